@@ -42,30 +42,12 @@ static struct dims *start_keys(struct moe_keys *keys, const struct model_spec *s
     return dims;
 }
 
-/* Layers without experts: those listed, and those between the steps. */
-static enum status read_dense(struct moe_keys *keys, struct error *e) {
-    struct model_spec *spec = &keys->decoder.spec;
-    int n = spec->stacks[STACK_DECODER].n_layers;
-    for (int i = 0; i < n; i++) spec->dense[i] = (i + 1) % keys->sparse_step != 0;
-    if (json_is_absent(keys->dense)) return STATUS_OK;
-    if (!json_is_list(keys->dense))
-        return error_set(e, STATUS_INVALID,
-                         "config.json: \"mlp_only_layers\" must be a list of layers");
-    for (size_t j = 0; j < json_count(keys->dense); j++) {
-        const struct json *item = json_item(keys->dense, j);
-        if (!json_is_int(item))
-            return error_set(e, STATUS_INVALID,
-                             "config.json: \"mlp_only_layers\" has an item that is no integer");
-        if (json_int(item) >= 0 && json_int(item) < n) spec->dense[json_int(item)] = true;
-    }
-    return STATUS_OK;
-}
-
 /* The keys that Qwen's two share. */
 static enum status read_qwen(const struct json *config, struct moe_keys *keys, struct error *e) {
     keys->decoder.spec.window = 4096;
     if (huggingface_read_decoder(config, &keys->decoder, e) ||
-        spec_read(config, &qwen_table, keys, e) || read_dense(keys, e))
+        spec_read(config, &qwen_table, keys, e) ||
+        huggingface_read_dense(&keys->decoder.spec, keys->sparse_step, keys->dense, e))
         return e->status;
     keys->decoder.spec.stacks[STACK_DECODER].mlp_bias = false;
     if (!keys->decoder.use_window) keys->decoder.spec.window = 0;

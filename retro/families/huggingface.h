@@ -21,6 +21,7 @@ struct rope_rules {
     bool neox_names;   /* rotary_emb_base and rotary_pct */
     bool grows;        /* queries grow by llama_4_scaling_beta, which is needed then */
     bool alpha;        /* "dynamic" with an "alpha" has a larger base, and no more */
+    bool reads_text;   /* mrope_section says nothing: the three positions of a text's row are one */
     bool multimodal;   /* a row has three positions, of which mrope_section gives each pair one */
 };
 /* Fills the decoder's rotary dims and tables from rope_theta, rope_scaling and rope_parameters;
@@ -65,6 +66,10 @@ enum status huggingface_read_qwen2(const struct json *config, struct huggingface
 enum status huggingface_read_layer_types(struct huggingface_decoder *decoder, struct error *e);
 /* The same, and where layer_types is silent windows in all layers but each window_pattern-th. */
 enum status huggingface_read_windows(struct huggingface_decoder *decoder, struct error *e);
+/* spec.dense: layers without experts, those listed and those between the steps. `listed` may be
+ * absent. */
+enum status huggingface_read_dense(struct model_spec *spec, int step, const struct json *listed,
+                                   struct error *e);
 /* A causal layer: rotary positions but in unrotated layers, the window in windowed ones. */
 struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id stack, int i);
 /* The same, whose windowed layers turn by ROPE_LOCAL. */
@@ -146,6 +151,53 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
     { \
         .place = offsetof(struct layer, shared_fc2), .names = { expert ".down_proj.*" } \
     }
+
+/* A gated delta net, whose first products are one in order of key heads, or apart. */
+#define HUGGINGFACE_DELTA_ROWS(name) \
+    {.place = offsetof(struct layer, delta_in), \
+     .part = PART_BUT_LAST, \
+     .names = {name ".in_proj_qkv.*"}}, \
+        {.place = offsetof(struct layer, delta_in), \
+         .part = PART_FOURTH, \
+         .names = {name ".in_proj_z.*"}}, \
+        {.place = offsetof(struct layer, delta_in), \
+         .part = PART_BY_HEAD, \
+         .names = {name ".in_proj_qkvz.*"}}, \
+        {.place = offsetof(struct layer, delta_gates), \
+         .part = PART_FIRST, \
+         .names = {name ".in_proj_b.*"}}, \
+        {.place = offsetof(struct layer, delta_gates), \
+         .part = PART_SECOND, \
+         .names = {name ".in_proj_a.*"}}, \
+        {.place = offsetof(struct layer, delta_gates), \
+         .part = PART_BY_HEAD, \
+         .names = {name ".in_proj_ba.*"}}, \
+        {.place = offsetof(struct layer, delta_filter), .names = {name ".conv1d.weight"}}, \
+        {.place = offsetof(struct layer, delta_rate), .names = {name ".A_log"}}, \
+        {.place = offsetof(struct layer, delta_bias), .names = {name ".dt_bias"}}, \
+        {.place = offsetof(struct layer, delta_norm), .names = {name ".norm.*"}}, { \
+        .place = offsetof(struct layer, delta_out), .names = { name ".out_proj.*" } \
+    }
+
+/* Decoders with gated delta nets (family_qwen3_next.c): the sizes that an absent key stands for,
+ * and the reader of a configuration that has experts where these have. */
+struct huggingface_sizes {
+    int vocab, layers, hidden, kv_heads, ffn, experts, used; /* experts 0: there are none */
+};
+enum status huggingface_read_delta(const struct json *config, const struct huggingface_sizes *usual,
+                                   struct model_spec *spec, struct error *e);
+enum { HUGGINGFACE_DELTA_LAYER_ROWS = 31 };
+extern const struct tensor_row huggingface_delta_rows[HUGGINGFACE_DELTA_LAYER_ROWS];
+/* ignores: layers that foretell tokens, and a vision tower. */
+bool huggingface_ignores_foretelling(const char *name);
+#define HUGGINGFACE_DELTA_DECODER(type, reader, layer_rows) \
+    .model_type = (type), .read = (reader), .inspect = huggingface_find_output, \
+    .layer = huggingface_layer, \
+    .stacks[STACK_DECODER] = {{"model.layers.#.", "layers.#."}, \
+                              layer_rows, \
+                              HUGGINGFACE_DELTA_LAYER_ROWS}, \
+    .outer = {{NULL}, huggingface_outer_rows, HUGGINGFACE_OUTER_ROWS}, \
+    .ignores = huggingface_ignores_foretelling
 
 /* Completes a BERT-like encoder, whose keys are in the spec: biases and LayerNorm everywhere,
  * learned positions. */

@@ -127,10 +127,29 @@ enum status huggingface_read_windows(struct huggingface_decoder *decoder, struct
     return STATUS_OK;
 }
 
+enum status huggingface_read_dense(struct model_spec *spec, int step, const struct json *listed,
+                                   struct error *e) {
+    int n = spec->stacks[STACK_DECODER].n_layers;
+    for (int i = 0; i < n; i++) spec->dense[i] = (i + 1) % step != 0;
+    if (json_is_absent(listed)) return STATUS_OK;
+    if (!json_is_list(listed))
+        return error_set(e, STATUS_INVALID,
+                         "config.json: \"mlp_only_layers\" must be a list of layers");
+    for (size_t j = 0; j < json_count(listed); j++) {
+        const struct json *item = json_item(listed, j);
+        if (!json_is_int(item))
+            return error_set(e, STATUS_INVALID,
+                             "config.json: \"mlp_only_layers\" has an item that is no integer");
+        if (json_int(item) >= 0 && json_int(item) < n) spec->dense[json_int(item)] = true;
+    }
+    return STATUS_OK;
+}
+
 struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id stack, int i) {
     return (struct layer_spec){.parallel = spec->stacks[stack].parallel,
                                .mask = spec->two_sided ? MASK_NONE : MASK_CAUSAL,
                                .window = spec->windowed[i] ? spec->window : 0,
+                               .delta = spec->delta[i],
                                .experts = spec->stacks[stack].experts > 0 && !spec->dense[i],
                                .rope = spec->stacks[stack].rotated > 0 && !spec->unrotated[i]};
 }

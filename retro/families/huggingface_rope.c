@@ -35,6 +35,7 @@ struct rope_keys {
     bool truncate;
     const struct json *short_factor, *long_factor; /* longrope */
     bool sectioned;                                /* there is an mrope_section */
+    bool interleaved;                              /* whose pairs take turns */
     int sections[MROPE_SECTIONS]; /* of the pairs, how many turn by each of a row's positions */
 };
 
@@ -101,7 +102,7 @@ static enum status parse_sections(struct json_reader *reader, const struct json 
         {"short_factor", JSON_RAW, JSON_AT(struct rope_keys, short_factor)}, \
         {"long_factor", JSON_RAW, JSON_AT(struct rope_keys, long_factor)}, \
         {.name = "mrope_section", .type = JSON_PARSED, .parse = parse_sections}, { \
-        .name = "mrope_interleaved", .type = JSON_MUST_BE_FALSE \
+        "mrope_interleaved", JSON_BOOL, JSON_AT(struct rope_keys, interleaved) \
     }
 
 /* transformers 5 falls back to "default", transformers 4 asks for a type. */
@@ -324,16 +325,24 @@ static enum status read_partial(const struct rope_keys *keys, const struct rope_
                       "a share of a head, with one dimension at least", e);
 }
 
-/* Of families whose rows have one position, in any of the dictionaries. */
-static enum status refuse_sections(const struct rope_config *config, struct error *e) {
+/* Of families whose rows have one position, in any of the dictionaries; and pairs that take turns,
+ * of families whose rows have several. */
+static enum status refuse_sections(const struct rope_config *config, const struct rope_rules *rules,
+                                   struct error *e) {
     const struct rope_keys *const all[] = {&config->scaling, &config->parameters.flat,
                                            &config->parameters.full, &config->parameters.sliding};
-    for (size_t i = 0; i < ARRAY_COUNT(all); i++)
+    for (size_t i = 0; i < ARRAY_COUNT(all); i++) {
+        if (all[i]->interleaved && !rules->reads_text)
+            return error_set(e, STATUS_UNSUPPORTED,
+                             "config.json: \"mrope_interleaved\" of the rotary positions is not "
+                             "supported in this family");
+        if (rules->multimodal || rules->reads_text) continue;
         if (all[i]->sectioned || all[i]->kind == KIND_MROPE)
             return error_set(
                 e, STATUS_UNSUPPORTED,
                 "config.json: \"%s\" of the rotary positions is not supported in this family",
                 all[i]->sectioned ? "mrope_section" : "mrope");
+    }
     return STATUS_OK;
 }
 
@@ -401,7 +410,7 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
     dims->rotated = (dim + 1) / 2 * 2;
     if (fill_table(dims, ROPE_GLOBAL, &global, dim, e) || read_growth(&global, rules, dims, e))
         return e->status;
-    if (rules->multimodal ? read_sections(&global, dims, e) : refuse_sections(&rope_config, e))
-        return e->status;
+    if (refuse_sections(&rope_config, rules, e)) return e->status;
+    if (rules->multimodal && read_sections(&global, dims, e)) return e->status;
     return local ? fill_table(dims, ROPE_LOCAL, &windowed, dim, e) : STATUS_OK;
 }

@@ -1,7 +1,7 @@
 /* retro/model/layer.c: THE transformer layer. Every model is this function over different slots
  * (spec.h):
  *
- *     y   = x + norm_attention(SelfAttention(norm_in(x)))
+ *     y   = x + norm_attention(SelfAttention(norm_in(x)))    or a delta net's rows
  *     z   = y + CrossAttention(norm_cross(y), source)      where the layer has it and there is
  * something to read out = z + norm_out(MLP(norm_mlp(z)))
  *
@@ -156,15 +156,26 @@ static void attend(const struct pass *pass, const struct attention_args *args,
     backend_attention_shares(backend, &shares);
 }
 
+/* activation(weights) rows, in place of the weights. */
+static struct tensor gate_rows(const struct model *model, struct tensor rows, struct tensor weights,
+                               enum activation activation) {
+    backend_gate(
+        model->backend,
+        &(struct gate_args){.y = weights, .x = weights, .by = rows, .activation = activation});
+    return weights;
+}
+
 /* branch = norm_attention(SelfAttention(input)). */
 static void self_attention(const struct pass *pass, const struct layer *layer,
                            struct tensor input) {
     const struct model *model = pass->model;
     const struct stack *stack = pass->stack;
     int heads = stack->heads.n, kv_heads = stack->kv_heads.n, h = stack->dims.head_dim;
-    struct tensor qkv = pass->scratch.qkv;
+    int all = heads + 2 * kv_heads, gates = stack->dims.head_gate ? heads : 0;
+    struct tensor qkv = tensor_cols(pass->scratch.qkv, 0, (all + gates) * h);
     struct tensor q = tensor_cols(qkv, 0, heads * h), k = tensor_cols(qkv, heads * h, kv_heads * h),
-                  v = tensor_cols(qkv, (heads + kv_heads) * h, kv_heads * h);
+                  v = tensor_cols(qkv, (heads + kv_heads) * h, kv_heads * h),
+                  mixed = tensor_cols(pass->scratch.mixed, 0, heads * h);
     project_rows(model, qkv, input, &layer->qkv, ACTIVATION_NONE);
     if (!stack->dims.qk_norm_last) norm_queries_keys(pass, layer, q, k);
     rotate_queries_keys(pass, layer, q, k);
@@ -173,7 +184,7 @@ static void self_attention(const struct pass *pass, const struct layer *layer,
     bool cached = pass->cache.rows != NULL;
     if (cached) store_keys(pass, k, v);
     struct attention_args attention = {
-        .out = pass->scratch.mixed,
+        .out = mixed,
         .q = q,
         .k = cached ? pass->cache.k : k,
         .v = cached ? pass->cache.v : v,
@@ -191,20 +202,96 @@ static void self_attention(const struct pass *pass, const struct layer *layer,
         .bias = layer->spec.relative ? stack->relative : (struct tensor){0},
         .sinks = layer->sinks.data};
     attend(pass, &attention, pass->self_shares);
-    project_row_parallel(pass, pass->scratch.mixed, &layer->proj, &layer->norm_attention);
+    if (gates > 0)
+        mixed = gate_rows(model, mixed, tensor_cols(qkv, all * h, gates * h), ACTIVATION_SIGMOID);
+    project_row_parallel(pass, mixed, &layer->proj, &layer->norm_attention);
+}
+
+/* The product of a delta net's rows: what is convolved, and behind it what weighs its heads. */
+static struct tensor delta_channels(const struct pass *pass) {
+    return tensor_cols(pass->scratch.qkv, 0, stack_delta_columns(pass->stack).channels);
+}
+
+static struct tensor delta_values(const struct pass *pass) {
+    return tensor_cols(pass->scratch.mixed, 0, stack_delta_columns(pass->stack).values);
+}
+
+static struct delta_args delta_args_of(const struct pass *pass, const struct layer *layer,
+                                       struct tensor x, struct tensor gates) {
+    const struct delta_dims *delta = &pass->stack->dims.delta;
+    return (struct delta_args){.y = delta_values(pass),
+                               .x = x,
+                               .gates = gates,
+                               .filter = layer->delta_filter,
+                               .rate = layer->delta_rate.data,
+                               .bias = layer->delta_bias.data,
+                               .spans = pass->states.spans,
+                               .n_spans = pass->states.n_spans,
+                               .states = pass->states.states,
+                               .key_heads = pass->stack->delta_heads.n,
+                               .value_heads = stack_delta_columns(pass->stack).heads,
+                               .key_dim = delta->key_dim,
+                               .value_dim = delta->value_dim};
+}
+
+/* Keeps of the rows that are drafts all that layer_replay reads. */
+static void save_rows(const struct pass *pass, struct tensor x, struct tensor gates) {
+    const struct pass_states *states = &pass->states;
+    struct backend *backend = pass->model->backend;
+    if (states->save_rows == NULL) return;
+    backend_scatter_rows(
+        backend,
+        &(struct scatter_rows_args){
+            .y = tensor_cols(states->saved, 0, x.cols), .x = x, .rows = states->save_rows});
+    backend_scatter_rows(
+        backend, &(struct scatter_rows_args){.y = tensor_cols(states->saved, x.cols, gates.cols),
+                                             .x = gates,
+                                             .rows = states->save_rows});
+}
+
+void layer_replay(const struct pass *pass, const struct layer *layer) {
+    int channels = delta_channels(pass).cols, gates = pass->scratch.gates.cols;
+    struct delta_args args =
+        delta_args_of(pass, layer, tensor_cols(pass->states.saved, 0, channels),
+                      tensor_cols(pass->states.saved, channels, gates));
+    backend_delta(pass->model->backend, &args);
+}
+
+/* branch = norm_attention(DeltaNet(input)), each value head normed by itself and weighed. */
+static void delta_net(const struct pass *pass, const struct layer *layer, struct tensor input) {
+    const struct model *model = pass->model;
+    const struct stack *stack = pass->stack;
+    struct tensor x = delta_channels(pass), y = delta_values(pass), gates = pass->scratch.gates;
+    struct tensor all = tensor_cols(pass->scratch.qkv, 0, x.cols + y.cols),
+                  weights = tensor_cols(all, x.cols, y.cols);
+    project_rows(model, all, input, &layer->delta_in, ACTIVATION_NONE);
+    project_rows(model, gates, input, &layer->delta_gates, ACTIVATION_NONE);
+    save_rows(pass, x, gates);
+
+    struct delta_args args = delta_args_of(pass, layer, x, gates);
+    backend_delta(model->backend, &args);
+    backend_norm(model->backend, &(struct norm_args){.y = y,
+                                                     .x = y,
+                                                     .gamma = layer->delta_norm.gamma,
+                                                     .epsilon = stack->dims.epsilon,
+                                                     .kind = NORM_RMS,
+                                                     .heads = args.value_heads});
+    project_row_parallel(pass, gate_rows(model, y, weights, ACTIVATION_SILU), &layer->delta_out,
+                         &layer->norm_attention);
 }
 
 static void cross_attention(const struct pass *pass, const struct layer *layer) {
     const struct model *model = pass->model;
     const struct stack *stack = pass->stack;
     int heads = stack->heads.n, h = stack->dims.head_dim;
-    struct tensor u = pass->scratch.normed, q = tensor_cols(pass->scratch.qkv, 0, heads * h);
+    struct tensor u = pass->scratch.normed, q = tensor_cols(pass->scratch.qkv, 0, heads * h),
+                  mixed = tensor_cols(pass->scratch.mixed, 0, heads * h);
     stack_norm(model, stack, u, pass->scratch.x, &layer->norm_cross);
     const struct cross_source *source = pass->cross(pass->context, pass->layer_index, u);
     if (source == NULL) return;
 
     project_rows(model, q, u, &layer->cross_q, ACTIVATION_NONE);
-    struct attention_args attention = {.out = pass->scratch.mixed,
+    struct attention_args attention = {.out = mixed,
                                        .q = q,
                                        .k = source->k,
                                        .v = source->v,
@@ -218,7 +305,7 @@ static void cross_attention(const struct pass *pass, const struct layer *layer) 
     attend(pass, &attention, pass->cross_shares);
     const struct norm_weights none = {0};
     struct tensor residual = layer->spec.cross_residual_normed ? u : pass->scratch.x;
-    project_row_parallel(pass, pass->scratch.mixed, &layer->cross_proj, &none);
+    project_row_parallel(pass, mixed, &layer->cross_proj, &none);
     add_branch(pass, residual, &layer->cross_proj, &none, source->row_scale);
 }
 
@@ -321,7 +408,10 @@ void layer_forward(const struct pass *pass, const struct layer *layer) {
     struct tensor x = pass->scratch.x;
 
     struct tensor input = enter_branch(pass, layer, &layer->norm_in);
-    self_attention(pass, layer, input);
+    if (layer->spec.delta)
+        delta_net(pass, layer, input);
+    else
+        self_attention(pass, layer, input);
     if (layer->spec.parallel && layer->norm_mlp.gamma)
         input = enter_branch(pass, layer, &layer->norm_mlp);
     add_branch(pass, x, &layer->proj, &layer->norm_attention, NULL);

@@ -39,8 +39,21 @@ struct pass_shares {
     float weight;
 };
 
+/* The states that a pass's rows of delta nets go on from. `states` without data: rows begin anew
+ * and nothing stays. */
+struct pass_states {
+    struct tensor states; /* of this layer: [states, delta_state_columns] */
+    const struct state_span *spans;
+    int n_spans;
+    /* Of rows that may turn out never to have been: what layer_replay needs of them, [saved rows,
+     * channels + 2 value heads], and where it goes, [rows of the pass], -1: it is not kept.
+     * save_rows NULL: of none. */
+    struct tensor saved;
+    const int32_t *save_rows;
+};
+
 /* One pass of packed rows through the layers of a stack. The caller fills it once; `layer_index`,
- * `cache.k` and `cache.v` change per layer. */
+ * `cache.k`, `cache.v`, `states.states` and `states.saved` change per layer. */
 struct pass {
     const struct model *model;
     const struct stack *stack;
@@ -51,6 +64,7 @@ struct pass {
     int most_tokens; /* that a session may have: chooses the rotary table of models that have two;
                         0: few */
     struct pass_cache cache;
+    struct pass_states states;
     int layer_index;
     cross_function *cross;
     void *context;
@@ -60,3 +74,6 @@ struct pass {
 /* x = layer(x), in place on pass->scratch.x (docs/spec/retro-model.md 4.1; post-norm layers as
  * BERT). */
 void layer_forward(const struct pass *pass, const struct layer *layer);
+/* Moves the states of a delta net on by saved rows: spans count in pass->states.saved, of which the
+ * pass's scratch has as many rows. */
+void layer_replay(const struct pass *pass, const struct layer *layer);

@@ -163,7 +163,10 @@ static enum status find_part(struct loader *loader, struct stored_part *part, co
 }
 
 static int count_rows(const struct share *share, enum part part) {
-    return part_is_all(part) ? share->whole_rows : share->blocks[part - PART_FIRST];
+    int last = share->blocks[share->n_blocks - 1];
+    if (part_is_all(part)) return share->whole_rows;
+    if (part == PART_BUT_LAST) return share->whole_rows - last;
+    return part == PART_Q_GATE ? share->blocks[0] + last : share->blocks[part - PART_FIRST];
 }
 
 /* Other spellings of a tensor that was found are the same tensor again: Megatron's T5 registers
@@ -210,7 +213,7 @@ static bool is_row_of(const struct place *place, int i, int whole) {
     if (row->place != place->rows->rows[place->row].place) return false;
     if (whole >= 0) return i == whole;
     bool other = part_is_all(row->part) && i != place->row;
-    return !other && (int)row->part < (int)PART_FIRST + place->share.n_blocks;
+    return !other && part_is_of(row->part, place->share.n_blocks);
 }
 
 /* All stored tensors of a place; *n of them. */

@@ -69,17 +69,23 @@ float *stage_widen(struct loader *loader, const struct staged_place *staged) {
 }
 
 /* Row of the place that stored row i of a part becomes: block after block, heads in order. */
-static int find_row(const struct share *share, int head_dim, enum part part, int i) {
+static int find_row(const struct share *share, enum part part, int i) {
     int first = 0;
     if (part == PART_WHOLE) return i;
     if (part == PART_IN_TURN) return i % share->n_blocks * share->blocks[0] + i / share->n_blocks;
+    if (part == PART_BUT_LAST) return i;
+    if (part == PART_Q_GATE) {
+        int head = i / (2 * share->head), at = i % (2 * share->head), h = share->head;
+        int gate = share->whole_rows - share->blocks[share->n_blocks - 1];
+        return head * h + (at < h ? at : gate + at - h);
+    }
     if (part != PART_BY_HEAD) {
         for (int b = 0; b < (int)part - (int)PART_FIRST; b++) first += share->blocks[b];
         return first + i;
     }
 
-    /* Key/value heads, as the last block counts them, each with its share of every block. */
-    int units = share->blocks[share->n_blocks - 1] / head_dim, per_unit = share->whole_rows / units;
+    /* Key/value heads, each with its share of every block. */
+    int units = share->units, per_unit = share->whole_rows / units;
     int unit = i / per_unit, at = i % per_unit;
     for (int b = 0; b < share->n_blocks; b++) {
         int rows = share->blocks[b] / units;
@@ -167,13 +173,12 @@ struct block_rows {
     struct staged_place *stage;
     const struct stored_part *from;
     const struct share *share;
-    int head_dim;
 };
 
 static bool stage_blocks_row(const struct block_rows *rows, struct staged_place *row, int i,
                              struct deviation *lost) {
     const struct stored_part *from = rows->from;
-    int to = share_row(rows->share, find_row(rows->share, rows->head_dim, from->part, i));
+    int to = share_row(rows->share, find_row(rows->share, from->part, i));
     if (to < 0) return true;
     if (!read_blocks(row, from, stored_row(from->stored, i), lost)) return false;
     struct stored_part whole = {.planes = row->planes};
@@ -220,12 +225,11 @@ static enum status stage_blocks(struct loader *loader, const struct block_rows *
 
 /* All rows of a part that this rank keeps. */
 static void stage_part(struct staged_place *staged, const struct stored_part *from,
-                       const struct share *share, int head_dim) {
+                       const struct share *share) {
     int step = from->transposed ? TILE : 1;
     for (int i = 0; i < from->rows; i += step) {
         int to[TILE], n = min_int(step, from->rows - i);
-        for (int k = 0; k < n; k++)
-            to[k] = share_row(share, find_row(share, head_dim, from->part, i + k));
+        for (int k = 0; k < n; k++) to[k] = share_row(share, find_row(share, from->part, i + k));
         if (from->transposed)
             stage_tile(staged, to, from, i, n, share->first_col);
         else if (to[0] >= 0)
@@ -267,7 +271,7 @@ enum status loader_stage(struct loader *loader, struct staged_place *staged,
                          const struct place *place, struct error *e) {
     struct stored_part parts[MAX_PARTS] = {0};
     const struct share *share = &place->share;
-    int n, head_dim = loader->model->stacks[place->stack].dims.head_dim;
+    int n;
     if (loader_find_parts(loader, place, parts, &n, e)) return e->status;
     enum dtype dtype = common_dtype(parts, n, staged, share);
     int block = dtype_quantised(dtype) ? dtype_block(dtype) : 1;
@@ -289,12 +293,11 @@ enum status loader_stage(struct loader *loader, struct staged_place *staged,
     }
     enum status status = stage_take(loader, staged, dtype, e);
     for (int k = 0; k < n && status == STATUS_OK; k++) {
-        struct block_rows rows = {
-            .stage = staged, .from = &parts[k], .share = share, .head_dim = head_dim};
+        struct block_rows rows = {.stage = staged, .from = &parts[k], .share = share};
         if (parts[k].stored->form)
             status = stage_blocks(loader, &rows, e);
         else
-            stage_part(staged, &parts[k], share, head_dim);
+            stage_part(staged, &parts[k], share);
     }
     return status;
 }

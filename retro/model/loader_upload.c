@@ -13,10 +13,21 @@ static void adjust_norm(const struct loader *loader, const struct place *place, 
     const struct dims *dims = &model->stacks[place->stack].dims;
     const struct norm_weights *last = &model->stacks[STACK_DECODER].final_norm;
     bool scaled = place->at == &last->gamma || place->at == &last->beta;
-    if (place->form == PLACE_GAMMA && dims->zero_centered_gamma)
+    size_t row = place->rows->rows[place->row].place;
+    bool gated = !place->outer && row == offsetof(struct layer, delta_norm);
+    if (place->form == PLACE_GAMMA && dims->zero_centered_gamma && !gated)
         for (size_t i = 0; i < n; i++) w[i] += 1.0f;
     if (scaled && model->spec.logit_scale != 1)
         for (size_t i = 0; i < n; i++) w[i] *= model->spec.logit_scale;
+}
+
+/* The logarithm of a decay's rate, as families store it, or minus the rate, becomes the rate. */
+static void adjust_rate(const struct loader *loader, const struct place *place, float *w,
+                        size_t n) {
+    bool plain = loader->model->stacks[place->stack].dims.delta.plain_rate;
+    size_t row = place->rows->rows[place->row].place;
+    if (place->outer || row != offsetof(struct layer, delta_rate)) return;
+    for (size_t i = 0; i < n; i++) w[i] = plain ? -w[i] : expf(w[i]);
 }
 
 /* n floats on the device; *device is set also on failure, for model_release_weights. */
@@ -37,6 +48,7 @@ static enum status upload_vector(struct loader *loader, const struct staged_plac
         return error_set(e, STATUS_NO_MEMORY, "%s: no memory to convert %zu numbers", place->name,
                          n);
     adjust_norm(loader, place, host, n);
+    adjust_rate(loader, place, host, n);
 
     void *device = NULL;
     enum status status = upload_floats(loader, &device, host, n, e);

@@ -117,10 +117,12 @@ static enum status read_config(struct model *model, const char *folder, struct e
     model->spec = model_spec_default();
     if (status == STATUS_OK) status = find_family(config, &model->family, &model->info.family, e);
     if (status == STATUS_OK) status = model->family->read(config, &model->spec, e);
-    /* Our own key: GGUF files have norms as they are computed with. */
+    /* Our own keys: GGUF files have norms and decays as they are computed with. */
     const struct json *centered = json_member(config, "zero_centered_norms");
     if (centered && !json_bool(centered))
         model->spec.stacks[STACK_DECODER].zero_centered_gamma = false;
+    const struct json *decay = json_member(config, "logarithmic_decay");
+    model->spec.stacks[STACK_DECODER].delta.plain_rate = decay && !json_bool(decay);
     if (status == STATUS_OK)
         status = read_rope_factors(&model->spec.stacks[STACK_DECODER], config, e);
     json_close(config);
@@ -155,6 +157,7 @@ static int narrowest_ffn(const struct dims *dims) {
 static enum status split_stack(struct stack *stack, const struct comm *comm, struct error *e) {
     const struct dims *dims = &stack->dims;
     int most = min_int(dims->kv_heads, narrowest_ffn(dims)), group = dims->heads / dims->kv_heads;
+    if (dims->delta.kernel > 0) most = min_int(most, dims->delta.key_heads);
     if (comm->size > most)
         return error_set(e, STATUS_INVALID,
                          "parallel.tensor is %d, and this model's %d key/value heads and %d MLP "
@@ -162,6 +165,7 @@ static enum status split_stack(struct stack *stack, const struct comm *comm, str
                          comm->size, dims->kv_heads, narrowest_ffn(dims), most);
     stack->kv_heads = portion_of(comm, dims->kv_heads, 1);
     stack->heads = portion_of(comm, dims->kv_heads, group);
+    stack->delta_heads = portion_of(comm, dims->delta.key_heads, 1);
     stack->ffn = portion_of_ffn(comm, dims->ffn);
     stack->expert_ffn = portion_of_ffn(comm, dims->expert_ffn);
     stack->shared_ffn = portion_of_ffn(comm, dims->shared_ffn);
@@ -275,8 +279,9 @@ static int count_picture_rows(const struct tower_spec *tower) {
 
 /* The type of the matrices that are the most of a model. */
 static enum dtype main_dtype(const struct model *model, const struct stack *stack) {
-    return stack->layers ? stack->layers[stack->kept.first].qkv.weight.dtype
-                         : model->projector.fc1.weight.dtype;
+    if (stack->layers == NULL) return model->projector.fc1.weight.dtype;
+    const struct layer *first = &stack->layers[stack->kept.first];
+    return first->spec.delta ? first->delta_in.weight.dtype : first->qkv.weight.dtype;
 }
 
 static void fill_info(struct model *model) {
@@ -309,8 +314,12 @@ static void fill_info(struct model *model) {
     info->start = spec->start;
     info->eod = spec->eod;
     info->ends = spec->ends;
-    info->cache_row_bytes = 2 * (size_t)stack->dims.n_layers * (size_t)stack->dims.kv_heads *
-                            (size_t)stack->dims.head_dim * dtype_bytes(info->cache_dtype);
+    int n_delta = stack_count_delta(stack, 0, stack->dims.n_layers);
+    info->cache_row_bytes = 2 * (size_t)(stack->dims.n_layers - n_delta) *
+                            (size_t)stack->dims.kv_heads * (size_t)stack->dims.head_dim *
+                            dtype_bytes(info->cache_dtype);
+    info->state_bytes =
+        (size_t)n_delta * sizeof(float) * stack_state_columns(stack, stack->dims.delta.key_heads);
     info->n_retro_layers = retro->n_layers;
     if (retro->n_layers == 0) return;
     info->cache_row_bytes += (size_t)stack->dims.hidden * sizeof(float); /* kv_cache.h: normed */

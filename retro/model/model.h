@@ -41,6 +41,7 @@ struct model_info {
                                would take */
     bool mapped;            /* most of them lie in a mapped file */
     size_t cache_row_bytes; /* of keys and values of one token, on all ranks together */
+    size_t state_bytes;     /* of all delta nets of one sequence, on all ranks together; 0: none */
     size_t decode_bytes;    /* read by one decode step of one sequence that closes no chunk */
 };
 

@@ -13,6 +13,7 @@ struct portion {
 struct stack {
     struct dims dims;
     struct portion heads, kv_heads, ffn;   /* this rank's */
+    struct portion delta_heads;            /* its key heads of delta nets */
     struct portion expert_ffn, shared_ffn; /* its columns of each expert, and of the shared one */
     struct portion kept;  /* the layers of this rank's stage; of an encoder all or none */
     struct layer *layers; /* [dims.n_layers] */
@@ -79,6 +80,19 @@ struct model {
 static inline struct model_part model_part_of(const struct model *model, enum stack_id id) {
     struct model_part part = model->spec.parts[id];
     return part.family ? part : (struct model_part){.family = model->family, .roots = {""}};
+}
+/* Layers [first, first + n) of the stack that have a delta net. */
+static inline int stack_count_delta(const struct stack *stack, int first, int n) {
+    int count = 0;
+    for (int i = first; i < first + n; i++) count += stack->layers && stack->layers[i].spec.delta;
+    return count;
+}
+/* Numbers of a layer's state, of so many key heads (struct delta_args); 0 without delta nets. */
+static inline size_t stack_state_columns(const struct stack *stack, int key_heads) {
+    const struct delta_dims *delta = &stack->dims.delta;
+    if (delta->kernel == 0) return 0;
+    return delta_state_columns(key_heads, key_heads * (delta->value_heads / delta->key_heads),
+                               delta->key_dim, delta->value_dim, delta->kernel);
 }
 static inline const struct stack *model_decoder(const struct model *model) {
     return &model->stacks[STACK_DECODER];

@@ -54,6 +54,15 @@ enum qk_norm {
     QK_NORM_WHOLE /* over the heads of all ranks at once */
 };
 
+/* The shape of a gated delta net (Yang et al. 2024, arXiv 2412.06464), which takes the place of
+ * self attention in some layers. Value head i reads key head i / (value_heads / key_heads). */
+struct delta_dims {
+    int key_heads, value_heads, key_dim, value_dim;
+    bool plain_rate; /* the checkpoint has minus the rate of a head's decay, not its logarithm */
+    int kernel; /* rows that the convolution reads, its own among them; 0: no layer has a delta net
+                 */
+};
+
 /* The shape of one stack; every layer of it has this shape. */
 struct dims {
     int n_layers; /* 0: the model has no such stack */
@@ -80,7 +89,9 @@ struct dims {
         mlp_bias; /* of self attention's queries, keys and values; of attention's others; MLP's */
     bool final_norm; /* a norm after the last layer */
     enum qk_norm qk_norm;
-    bool qk_norm_last;    /* behind the rotation, not before it */
+    bool qk_norm_last; /* behind the rotation, not before it */
+    bool head_gate;    /* what self attention finds is weighed by sigmoids of a fourth product */
+    struct delta_dims delta;
     bool parallel;        /* attention and MLP of a layer read the same rows */
     float score_scale;    /* of attention scores: 1 / sqrt(h); 1 in Hugging Face's T5 */
     float score_cap;      /* the soft-cap of attention scores, 0: none */
@@ -195,6 +206,8 @@ struct model_spec {
     bool dense[MAX_LAYERS]; /* of the decoder: a layer with a plain MLP in a stack that has experts
                              */
     bool unrotated[MAX_LAYERS]; /* of the decoder: a layer without RoPE in a stack that has it */
+    bool
+        delta[MAX_LAYERS]; /* of the decoder: a layer with a delta net in place of self attention */
     struct retro_spec retro;
     struct tower_spec tower;
     struct projector_spec projector;
@@ -213,6 +226,7 @@ struct layer_spec {
     bool rope;                /* rotates queries and keys of self attention */
     enum rope_id frequencies; /* by this table */
     bool relative;            /* adds the stack's relative bias to the scores of self attention */
+    bool delta;               /* a gated delta net stands in place of self attention */
     bool experts;             /* the MLP is one of experts, chosen row by row */
     bool enters_bare;         /* self attention reads the rows themselves: there is no norm_in */
     bool cross;               /* has cross attention, which reads dims.reads */
@@ -233,10 +247,12 @@ struct expert_projections {
     float **biases;         /* device, f32, [dims.experts], owned; NULL without */
 };
 
-/* Self attention is one product: rows Q [H h], K [G h], V [G h]. cross_kv likewise K, V. Gated fc1:
- * gate [F], up [F]. A layer with experts has, in place of fc1 and fc2, the router [experts, d],
- * those of each expert, and the shared expert's with its gate [1, d] where there is
- * one that is weighed.
+/* Self attention is one product: rows Q [H h], K [G h], V [G h], and with dims.head_gate the gate's
+ * [H h]. cross_kv likewise K, V. Gated fc1: gate [F], up [F]. A delta net's first product is rows
+ * Q, K of its key heads, V, Z of its value heads; its second, of one row for each value head, says
+ * how much is written and how much of the state stays. A layer with experts has, in place of fc1
+ * and fc2, the router [experts, d], those of each expert, and the shared expert's with its gate [1,
+ * d] where there is one that is weighed.
  *
  * A norm whose gamma is NULL is not there. norm_in and norm_mlp come before a branch,
  * norm_attention and norm_out after it, before it is added; norm_q and norm_k are of dims.qk_norm.
@@ -249,14 +265,19 @@ struct layer {
     struct weight shared_gate;
     struct tensor router_bias; /* [1, experts] */
     struct tensor sinks;       /* [1, local H]; data NULL without */
+    /* Of a delta net (struct delta_args); without data in other layers. */
+    struct projection delta_in, delta_gates, delta_out;
+    struct tensor delta_filter;           /* [local channels, kernel] */
+    struct tensor delta_rate, delta_bias; /* [1, local value heads] */
+    struct norm_weights delta_norm;       /* of each value head */
     struct expert_projections expert_fc1, expert_fc2;
     uint64_t
         absent; /* bit i: the checkpoint lacks the optional bias of row i of the family's table */
 };
 
-/* The rows of a projection that a stored tensor holds. A projection's rows are one to three blocks:
- * Q, K, V; K, V; gate, up; or all as one. A row of a table whose part the projection lacks is
- * skipped: `up` of an MLP without gate. */
+/* The rows of a projection that a stored tensor holds. A projection's rows are one to four blocks:
+ * Q, K, V; Q, K, V and a gate; K, V; gate, up; or all as one. A row of a table whose part the
+ * projection lacks is skipped: `up` of an MLP without gate. */
 enum part {
     PART_WHOLE,
     PART_BY_HEAD, /* for each key/value head: its rows of each block (docs/spec/retro-model.md 5.6,
@@ -265,6 +286,9 @@ enum part {
     PART_FIRST,
     PART_SECOND,
     PART_THIRD,
+    PART_FOURTH,
+    PART_BUT_LAST, /* all blocks but the last one, in order */
+    PART_Q_GATE,   /* for each head: its rows of the first block, then its rows of the last one */
     PART_Q = PART_FIRST,
     PART_K = PART_SECOND,
     PART_V = PART_THIRD,
@@ -275,6 +299,12 @@ enum part {
 };
 /* Whether the part is all rows of its projection, in whatever order. */
 static inline bool part_is_all(enum part part) { return part < PART_FIRST; }
+
+/* Whether a projection of so many blocks has the part. */
+static inline bool part_is_of(enum part part, int n_blocks) {
+    if (part == PART_BUT_LAST || part == PART_Q_GATE) return n_blocks > 1;
+    return (int)part < (int)PART_FIRST + n_blocks;
+}
 
 /* The stored tensors of one norm, projection or table. Its place, say offsetof(struct layer, qkv),
  * gives shape and split over ranks (tensors.c). */
@@ -322,7 +352,9 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_radio_vit, family_radio_hub, family_projector, family_llava_mcore, family_clip_vision,
     family_siglip_vision, family_llava, family_llava_next, family_clip, family_siglip,
     family_modernbert, family_nomic_bert, family_megatron_bert, family_megatron_bert_hf,
-    family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision, family_qwen2_5_vl_vision;
+    family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision, family_qwen2_5_vl_vision,
+    family_qwen3_next, family_qwen3_5, family_qwen3_5_text, family_qwen3_5_moe,
+    family_qwen3_5_moe_text;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;

@@ -3,15 +3,25 @@
 
 #include <string.h>
 
-enum { SCRATCH_PARTS = 13 };
+enum { SCRATCH_PARTS = 14 };
 
 /* All parts, in one order. */
 static void list_parts(struct scratch *scratch, struct tensor *parts[SCRATCH_PARTS]) {
     struct tensor *all[SCRATCH_PARTS] = {
         &scratch->x,    &scratch->normed, &scratch->branch,  &scratch->qkv,     &scratch->mixed,
         &scratch->wide, &scratch->gated,  &scratch->squares, &scratch->choices, &scratch->routes,
-        &scratch->few,  &scratch->shared, &scratch->parts};
+        &scratch->few,  &scratch->shared, &scratch->parts,   &scratch->gates};
     memcpy(parts, all, sizeof all);
+}
+
+struct delta_columns stack_delta_columns(const struct stack *stack) {
+    const struct delta_dims *delta = &stack->dims.delta;
+    if (delta->kernel == 0) return (struct delta_columns){0};
+    int keys = stack->delta_heads.n * delta->key_dim,
+        heads = stack->delta_heads.n * (delta->value_heads / delta->key_heads);
+    return (struct delta_columns){.heads = heads,
+                                  .values = heads * delta->value_dim,
+                                  .channels = 2 * keys + heads * delta->value_dim};
 }
 
 /* The largest F of the stack's MLPs. */
@@ -22,10 +32,12 @@ static int widest_ffn(const struct stack *stack) {
 /* Columns of the parts. */
 static void count_columns(const struct stack *stack, int cols[SCRATCH_PARTS]) {
     const struct dims *dims = &stack->dims;
+    const struct delta_columns delta = stack_delta_columns(stack);
     bool experts = dims->experts > 0, shared = dims->shared_ffn > 0;
+    int q = stack->heads.n * dims->head_dim, k = stack->kv_heads.n * dims->head_dim;
     cols[0] = cols[1] = cols[2] = dims->hidden;
-    cols[3] = (stack->heads.n + 2 * stack->kv_heads.n) * dims->head_dim;
-    cols[4] = stack->heads.n * dims->head_dim;
+    cols[3] = max_int((dims->head_gate ? 2 : 1) * q + 2 * k, delta.channels + delta.values);
+    cols[4] = max_int(q, delta.values);
     cols[5] = (dims->gated ? 2 : 1) * widest_ffn(stack);
     cols[6] = dims->gated ? widest_ffn(stack) : 0;
     cols[7] = dims->qk_norm == QK_NORM_WHOLE ? 2 : 0;
@@ -34,6 +46,7 @@ static void count_columns(const struct stack *stack, int cols[SCRATCH_PARTS]) {
     cols[10] = experts ? dims->hidden : 0;
     cols[11] = shared ? dims->hidden : 0;
     cols[12] = dims->experts_used * dims->hidden;
+    cols[13] = 2 * delta.heads;
 }
 
 enum status scratch_measure(const struct stack *stack, int max_rows, size_t *bytes,

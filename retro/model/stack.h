@@ -10,13 +10,15 @@ struct scratch {
     float *memory;
     size_t bytes;
     int max_rows;
-    struct tensor x;       /* [rows, d]            the residual stream */
-    struct tensor normed;  /* [rows, d]            what a branch reads */
-    struct tensor qkv;     /* [rows, (H+2G) h]     local heads */
-    struct tensor mixed;   /* [rows, H h]          attention output before its projection */
-    struct tensor wide;    /* [rows, F or 2F]      fc1 */
-    struct tensor gated;   /* [rows, F]            after the gate; wide when not gated */
-    struct tensor branch;  /* [rows, d]            a branch before it is added */
+    struct tensor x;      /* [rows, d]            the residual stream */
+    struct tensor normed; /* [rows, d]            what a branch reads */
+    struct tensor qkv;    /* [rows, (H+2G) h]     local heads; the gate's H h beside them, or a
+                             delta net's first product, where these are wider */
+    struct tensor mixed;  /* [rows, H h]          attention output before its projection, or a delta
+                             net's */
+    struct tensor wide;   /* [rows, F or 2F]      fc1 */
+    struct tensor gated;  /* [rows, F]            after the gate; wide when not gated */
+    struct tensor branch; /* [rows, d]            a branch before it is added */
     struct tensor squares; /* [rows, 2]           of queries and keys; no columns where no norm
                               covers all heads */
     /* Of layers with experts (struct experts_args); without columns where there are none. */
@@ -26,7 +28,15 @@ struct scratch {
     struct tensor few;    /* [rows, d]            of one expert */
     struct tensor shared; /* [rows, d] */
     struct tensor parts;  /* [rows, used d] */
+    struct tensor gates;  /* [rows, 2 value heads] of delta nets */
 };
+/* Columns of a rank's delta nets: value heads, their values, and the channels that are convolved.
+ */
+struct delta_columns {
+    int heads, values, channels;
+};
+/* All 0 where the stack has no delta nets. */
+struct delta_columns stack_delta_columns(const struct stack *stack);
 /* The bytes that scratch_open takes. STATUS_NO_MEMORY when they do not fit the address space. */
 enum status scratch_measure(const struct stack *stack, int max_rows, size_t *bytes,
                             struct error *e);

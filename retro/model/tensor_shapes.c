@@ -23,6 +23,16 @@ static const struct place_shape layer_shapes[] = {
     {offsetof(struct layer, expert_fc2), KIND_EXPERTS, EXTENT_HIDDEN, EXTENT_EXPERT_FFN,
      SPLIT_COLS},
     {offsetof(struct layer, sinks), KIND_TABLE, EXTENT_ONE, EXTENT_HEAD_COUNT, SPLIT_COLS},
+    {offsetof(struct layer, delta_in), KIND_PROJECTION, EXTENT_DELTA_IN, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, delta_gates), KIND_PROJECTION, EXTENT_DELTA_GATES, EXTENT_HIDDEN,
+     SPLIT_ROWS},
+    {offsetof(struct layer, delta_out), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_DELTA_VALUES,
+     SPLIT_COLS},
+    {offsetof(struct layer, delta_filter), KIND_TABLE, EXTENT_DELTA_CHANNELS, EXTENT_DELTA_KERNEL,
+     SPLIT_ROWS},
+    {offsetof(struct layer, delta_rate), KIND_TABLE, EXTENT_ONE, EXTENT_DELTA_HEADS, SPLIT_COLS},
+    {offsetof(struct layer, delta_bias), KIND_TABLE, EXTENT_ONE, EXTENT_DELTA_HEADS, SPLIT_COLS},
+    {offsetof(struct layer, delta_norm), KIND_NORM, EXTENT_DELTA_HEAD, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct layer, shared_gate), KIND_MATRIX, EXTENT_ONE, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct layer, shared_fc1), KIND_PROJECTION, EXTENT_SHARED_FC1, EXTENT_HIDDEN,
      SPLIT_ROWS},
@@ -97,11 +107,26 @@ static int patch_positions(const struct tower_spec *tower) {
     return tower->table_h * tower->table_w + (tower->class_positions ? tower->class_tokens : 0);
 }
 
+static int delta_size(const struct delta_dims *delta, enum extent extent) {
+    int keys = delta->key_heads * delta->key_dim, values = delta->value_heads * delta->value_dim;
+    switch (extent) {
+        case EXTENT_DELTA_IN: return 2 * keys + 2 * values;
+        case EXTENT_DELTA_GATES: return 2 * delta->value_heads;
+        case EXTENT_DELTA_VALUES: return values;
+        case EXTENT_DELTA_CHANNELS: return 2 * keys + values;
+        case EXTENT_DELTA_KERNEL: return delta->kernel;
+        case EXTENT_DELTA_HEADS: return delta->value_heads;
+        case EXTENT_DELTA_HEAD: return delta->value_dim;
+        default: return 0;
+    }
+}
+
 static int extent_size(const struct model *model, const struct dims *dims, enum extent extent) {
     switch (extent) {
         case EXTENT_ONE: return 1;
         case EXTENT_HIDDEN: return dims->hidden;
-        case EXTENT_QKV: return (dims->heads + 2 * dims->kv_heads) * dims->head_dim;
+        case EXTENT_QKV:
+            return ((dims->head_gate ? 2 : 1) * dims->heads + 2 * dims->kv_heads) * dims->head_dim;
         case EXTENT_NORM_Q:
             return dims->qk_norm == QK_NORM_HEAD ? dims->head_dim : dims->heads * dims->head_dim;
         case EXTENT_NORM_K:
@@ -129,18 +154,32 @@ static int extent_size(const struct model *model, const struct dims *dims, enum 
         case EXTENT_PROJECTOR_FFN: return model->spec.projector.ffn;
         case EXTENT_PROJECTOR_OUT: return model->spec.projector.out;
         case EXTENT_JOINT: return model->spec.joint;
+        default: return delta_size(&dims->delta, extent);
     }
-    return 0;
+}
+
+static int count_delta_blocks(const struct delta_dims *delta, enum extent out,
+                              int blocks[SHARE_BLOCKS]) {
+    if (out == EXTENT_DELTA_GATES) {
+        blocks[0] = blocks[1] = delta->value_heads;
+        return 2;
+    }
+    blocks[0] = blocks[1] = delta->key_heads * delta->key_dim;
+    blocks[2] = blocks[3] = delta->value_heads * delta->value_dim;
+    return out == EXTENT_DELTA_IN ? 4 : 3;
 }
 
 static int count_blocks(const struct model *model, const struct dims *dims, enum extent out,
-                        int blocks[3]) {
+                        int blocks[SHARE_BLOCKS]) {
     int q = dims->heads * dims->head_dim, k = dims->kv_heads * dims->head_dim;
     switch (out) {
         case EXTENT_QKV:
-            blocks[0] = q;
+            blocks[0] = blocks[3] = q;
             blocks[1] = blocks[2] = k;
-            return 3;
+            return dims->head_gate ? 4 : 3;
+        case EXTENT_DELTA_IN:
+        case EXTENT_DELTA_GATES:
+        case EXTENT_DELTA_CHANNELS: return count_delta_blocks(&dims->delta, out, blocks);
         case EXTENT_CROSS_KV: blocks[0] = blocks[1] = q; return 2;
         case EXTENT_FC1: blocks[0] = blocks[1] = dims->ffn; return dims->gated ? 2 : 1;
         case EXTENT_EXPERT_FC1: blocks[0] = blocks[1] = dims->expert_ffn; return 2;
@@ -162,12 +201,29 @@ static struct portion portion_times(struct portion portion, int unit) {
     return (struct portion){portion.first * unit, portion.n * unit};
 }
 
+/* A rank has whole key heads, with the value heads that read them. */
+static struct portion find_delta_portion(const struct stack *stack, enum extent extent, int block) {
+    const struct delta_dims *delta = &stack->dims.delta;
+    int values = delta->value_heads / delta->key_heads;
+    if (extent == EXTENT_DELTA_GATES || extent == EXTENT_DELTA_HEADS)
+        return portion_times(stack->delta_heads, values);
+    if (extent == EXTENT_DELTA_VALUES || block >= 2)
+        return portion_times(stack->delta_heads, values * delta->value_dim);
+    return portion_times(stack->delta_heads, delta->key_dim);
+}
+
 /* This rank's rows of a block, or its columns. */
 static struct portion find_portion(const struct model *model, const struct stack *stack,
                                    enum extent extent, int block) {
     switch (extent) {
         case EXTENT_QKV:
-            return portion_times(block == 0 ? stack->heads : stack->kv_heads, stack->dims.head_dim);
+            return portion_times(block % 3 == 0 ? stack->heads : stack->kv_heads,
+                                 stack->dims.head_dim);
+        case EXTENT_DELTA_IN:
+        case EXTENT_DELTA_GATES:
+        case EXTENT_DELTA_VALUES:
+        case EXTENT_DELTA_CHANNELS:
+        case EXTENT_DELTA_HEADS: return find_delta_portion(stack, extent, block);
         case EXTENT_NORM_K: return portion_times(stack->kv_heads, stack->dims.head_dim);
         case EXTENT_NORM_Q:
         case EXTENT_CROSS_KV:
@@ -184,6 +240,12 @@ static struct portion find_portion(const struct model *model, const struct stack
     }
 }
 
+/* Key/value heads, as the last block of keys and values counts them. */
+static int units_of(const struct dims *dims, const struct share *share) {
+    int last = share->n_blocks == SHARE_BLOCKS ? share->n_blocks - 2 : share->n_blocks - 1;
+    return dims->head_dim > 0 ? share->blocks[last] / dims->head_dim : 0;
+}
+
 struct share share_make(const struct model *model, enum stack_id stack,
                         const struct place_shape *shape) {
     const struct stack *of = &model->stacks[stack];
@@ -191,6 +253,9 @@ struct share share_make(const struct model *model, enum stack_id stack,
     struct share share = {.whole_rows = extent_size(model, dims, shape->out)};
     share.n_blocks = count_blocks(model, dims, shape->out, share.blocks);
     share.whole_cols = share.cols = extent_size(model, dims, shape->in);
+    bool delta = shape->out == EXTENT_DELTA_IN || shape->out == EXTENT_DELTA_GATES;
+    share.head = dims->head_dim;
+    share.units = delta ? dims->delta.key_heads : units_of(dims, &share);
 
     if (shape->split == SPLIT_COLS) {
         struct portion mine = find_portion(model, of, shape->in, 0);

@@ -57,6 +57,11 @@ static void make_prefix(const struct model *model, const char *root, const char 
 
 /* Listing the places. */
 
+static bool is_delta_shape(const struct place_shape *shape) {
+    return shape->out == EXTENT_DELTA_IN || shape->out == EXTENT_DELTA_GATES ||
+           shape->in == EXTENT_DELTA_VALUES;
+}
+
 static bool has_bias(const struct model *model, const struct dims *dims,
                      const struct tensor_row *row, const struct place_shape *shape, bool absent) {
     if (row->bias_if_there) return !absent;
@@ -69,6 +74,7 @@ static bool has_bias(const struct model *model, const struct dims *dims,
     if (shape->out == EXTENT_VOCAB) return model->spec.output_bias;
     if (shape->out == EXTENT_EXPERTS || shape->kind == KIND_EXPERTS) return dims->expert_bias;
     if (shape->out == EXTENT_FC1 || shape->in == EXTENT_FFN) return dims->mlp_bias;
+    if (is_delta_shape(shape)) return false;
     if (shape->out == EXTENT_SHARED_FC1 || shape->in == EXTENT_SHARED_FFN) return false;
     bool cross =
         shape->out == EXTENT_HEADS || shape->out == EXTENT_CROSS_KV; /* retro-model.md 5.6 */
@@ -171,8 +177,26 @@ static bool is_shared_expert(size_t place) {
            place == offsetof(struct layer, shared_fc2);
 }
 
+static bool is_delta(size_t place) {
+    return place == offsetof(struct layer, delta_in) ||
+           place == offsetof(struct layer, delta_gates) ||
+           place == offsetof(struct layer, delta_out) ||
+           place == offsetof(struct layer, delta_filter) ||
+           place == offsetof(struct layer, delta_rate) ||
+           place == offsetof(struct layer, delta_bias) ||
+           place == offsetof(struct layer, delta_norm);
+}
+
+/* A place of self attention, which a layer with a delta net lacks. */
+static bool is_attention(size_t place) {
+    return place == offsetof(struct layer, qkv) || place == offsetof(struct layer, proj) ||
+           place == offsetof(struct layer, norm_q) || place == offsetof(struct layer, norm_k) ||
+           place == offsetof(struct layer, sinks);
+}
+
 /* Whether the layer has the place: a table of rows may serve layers with and without it. */
 static bool has_place(const struct layer *layer, const struct dims *dims, size_t place) {
+    if (layer->spec.delta ? is_attention(place) : is_delta(place)) return false;
     if (place == offsetof(struct layer, norm_q) || place == offsetof(struct layer, norm_k))
         return dims->qk_norm != QK_NORM_NONE;
     if (place == offsetof(struct layer, norm_in)) return !layer->spec.enters_bare;

@@ -14,10 +14,14 @@ enum place_form {
 };
 
 /* The rows of a place are blocks, each split over ranks: Q, K, V; K, V; gate, up; or all rows as
- * one. */
+ * one (struct layer). */
+enum { SHARE_BLOCKS = 4 };
 struct share {
-    int blocks[3], n_blocks;
-    struct portion mine[3]; /* of each block: this rank's; all of it when rows are not split */
+    int blocks[SHARE_BLOCKS], n_blocks;
+    struct portion mine[SHARE_BLOCKS]; /* of each block: this rank's; all of it when rows are not
+                                          split */
+    int units; /* heads that rows in order of heads are of: key/value heads */
+    int head;  /* rows of one query head */
     int whole_rows, whole_cols;
     int rows, cols, first_col; /* this rank's */
 };

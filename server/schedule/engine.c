@@ -115,12 +115,26 @@ static void free_buffers(struct engine *engine) {
     free(engine->top_logprobs);
 }
 
-/* Blocks that are kept for later prompts. */
+/* Of a model with states half of the memory for prefixes is theirs. */
+static double prefix_bytes(const struct engine_options *options, const struct model_info *info) {
+    return 1e6 * options->prefix_cache_mb / (info->state_bytes > 0 ? 2 : 1);
+}
+
+/* States that are kept for later prompts. */
+static int kept_states(const struct engine_options *options, const struct model_info *info) {
+    enum { STATES_OF_SEQUENCE = 2 }; /* by default */
+    if (info->state_bytes == 0) return 0;
+    if (options->prefix_cache_mb < 0) return STATES_OF_SEQUENCE * options->max_sequences;
+    return (int)fmin(prefix_bytes(options, info) / (double)info->state_bytes, LIMIT_KEPT_STATES);
+}
+
+/* Blocks that are kept for later prompts; without a state no rows can be taken over. */
 static int kept_blocks(const struct engine_options *options, const struct model_info *info) {
+    if (info->state_bytes > 0 && kept_states(options, info) == 0) return 0;
     double block = (double)ATTENTION_BLOCK * (double)info->cache_row_bytes;
     double own = (double)options->max_sequences *
                  ((options->max_context + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK);
-    double blocks = options->prefix_cache_mb < 0 ? own / 2 : 1e6 * options->prefix_cache_mb / block;
+    double blocks = options->prefix_cache_mb < 0 ? own / 2 : prefix_bytes(options, info) / block;
     return (int)fmin(blocks, INT32_MAX / ATTENTION_BLOCK);
 }
 
@@ -141,6 +155,7 @@ struct session_limits engine_limits(const struct engine_options *options,
         .max_picture_rows = info->picture_rows ? options->max_picture : 0,
         .max_source = info->reads_source ? options->max_context : 0,
         .kept_blocks = kept_blocks(options, info),
+        .kept_states = kept_states(options, info),
     };
 }
 

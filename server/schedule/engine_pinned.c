@@ -88,6 +88,13 @@ static enum status check_prefixes(const struct engine *engine, struct error *e) 
                              prefix->name, prefix->n, engine->o.max_context);
         wanted += (prefix->n + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK;
     }
+    int states = engine_limits(&engine->o, &engine->info).kept_states;
+    if (engine->info.state_bytes > 0 && engine->o.n_prefixes >= states)
+        return error_set(
+            e, STATUS_TOO_LARGE,
+            "server.prefixes are %d, and the memory for prefixes has room for %d states "
+            "of %.1f MB, one of them for prompts: raise server.prefix_cache_mb",
+            engine->o.n_prefixes, states, 1e-6 * (double)engine->info.state_bytes);
     if (wanted >= blocks.kept_most)
         return error_set(e, STATUS_TOO_LARGE,
                          "server.prefixes take %.1f MB and there are %.1f MB for prefixes: raise "

@@ -59,14 +59,14 @@ static bool begin_alike(const struct engine_sequence *left, const struct engine_
     return true;
 }
 
-/* Whether an earlier prompt will have a full block soon that this one can take over, beyond the
+/* Whether an earlier prompt will soon have rows that this one can take over, beyond the
  * `found` rows that are there already. */
 static bool is_coming(const struct engine_sequence *sequence, int found) {
     const struct engine *engine = sequence->engine;
-    int rows = found + ATTENTION_BLOCK;
-    if (rows > count_wanted(sequence)) return false;
     for (int i = 0; i < engine->n_active && engine->active[i] != sequence; i++) {
         const struct engine_sequence *other = engine->active[i];
+        int rows = session_next_kept(other->session, found, other->n_rows);
+        if (rows <= found || rows > count_wanted(sequence)) continue;
         bool reads = other->prefix.begun && session_length(other->session) < other->n_rows;
         if (reads && rows <= other->n_rows && begin_alike(sequence, other, rows)) return true;
     }

@@ -195,6 +195,13 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("ministral3", "rope_parameters", {"rope_type": "default", "rope_theta": 1e6}, "llama_4_scaling_beta"),
     ("hunyuan_v1_dense", "rope_parameters", {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}, "dynamic"),
     ("hunyuan_v1_dense", "use_cla", True, "use_cla"),
+    ("qwen3_next", "layer_types", ["linear_attention"] * 3, "a list of 4"),
+    ("qwen3_next", "layer_types", ["linear_attention", "sliding_attention"] * 2, "[1] must be linear_attention or full_attention"),
+    ("qwen3_next", "linear_num_value_heads", 3, "a multiple of"),
+    ("qwen3_next", "linear_num_value_heads", 256, "makes 128 heads of 20 for each key head of 8"),
+    ("qwen3_next", "linear_conv_kernel_dim", 9, "allowed is 1 .. 8"),
+    ("qwen3_next", "num_experts_per_tok", 7, "7 of 6 experts"),
+    ("llama", "rope_parameters", {"rope_type": "default", "rope_theta": 1e4, "mrope_interleaved": True}, "mrope_interleaved"),
 ])
 def test_options_that_are_refused(tmp_path, family, key, value, words):
     folder = copy_family(family, tmp_path, **{key: value})

@@ -47,7 +47,8 @@ static unsigned random_below(unsigned *seed, int below) {
     return (*seed >> 8) % (unsigned)below;
 }
 
-static struct session_pool *open_pool(const struct fixture *f, enum dtype dtype, int kept_blocks) {
+static struct session_pool *open_pool(const struct fixture *f, enum dtype dtype, int kept_blocks,
+                                      int kept_states) {
     struct error e = {0};
     struct session_pool *pool;
     struct session_limits limits = {.max_sessions = SESSIONS,
@@ -57,12 +58,15 @@ static struct session_pool *open_pool(const struct fixture *f, enum dtype dtype,
                                     .max_neighbors = NEIGHBORS,
                                     .max_source = f->info->reads_source ? SOURCE : 0,
                                     .kv_dtype = dtype,
-                                    .kept_blocks = kept_blocks};
+                                    .max_draft_rows = SESSIONS * DRAFTS,
+                                    .kept_blocks = kept_blocks,
+                                    .kept_states = kept_states};
     if (session_pool_open(&pool, f->model, &limits, &e)) fail_msg("%s", e.text);
     return pool;
 }
 
-static void fixture_open(struct fixture *f, const char *folder, enum dtype dtype, int kept_blocks) {
+static void fixture_open(struct fixture *f, const char *folder, enum dtype dtype, int kept_blocks,
+                         int kept_states) {
     struct error e = {0};
     struct model_options o = {.convert = true, .dtype = dtype};
     *f = (struct fixture){0};
@@ -71,8 +75,8 @@ static void fixture_open(struct fixture *f, const char *folder, enum dtype dtype
         model_open(&f->model, folder, f->backend, f->comm, &o, &e))
         fail_msg("%s", e.text);
     f->info = model_info(f->model);
-    f->kept = open_pool(f, dtype, kept_blocks);
-    f->plain = open_pool(f, dtype, 0);
+    f->kept = open_pool(f, dtype, kept_blocks, kept_states);
+    f->plain = open_pool(f, dtype, 0, 0);
 }
 
 static void fixture_close(struct fixture *f) {
@@ -99,7 +103,8 @@ static void find_neighbors(struct text *t, const struct model_info *info, int sn
     }
 }
 
-/* Mostly an earlier text up to somewhere, then something new; sometimes with an edit in the middle.
+/* Mostly an earlier text up to somewhere or to its end, then something new; sometimes with an edit
+ * in the middle.
  */
 static void make_text(struct text *t, const struct text *earlier, int n_earlier,
                       const struct model_info *info, unsigned *seed) {
@@ -111,6 +116,7 @@ static void make_text(struct text *t, const struct text *earlier, int n_earlier,
     if (n_earlier > 0 && random_below(seed, 8) > 0) {
         const struct text *from = &earlier[random_below(seed, n_earlier)];
         shared = (int)random_below(seed, min_int(from->n, t->n) + 1);
+        if (random_below(seed, 3) == 0) shared = min_int(from->n, t->n);
         memcpy(t->ids, from->ids, (size_t)shared * sizeof *t->ids);
         memcpy(t->source, from->source, sizeof t->source);
         if (info->reads_source) t->n_source = from->n_source;
@@ -252,11 +258,11 @@ static void check_texts(struct fixture *f, struct text *texts, unsigned *seed) {
     assert_int_equal(session_pool_blocks(f->kept).used, 0);
 }
 
-static void check_folder(const char *folder, enum dtype dtype, int kept_blocks) {
+static void check_kept(const char *folder, enum dtype dtype, int kept_blocks, int kept_states) {
     struct fixture f;
     struct text *texts = calloc(TEXTS, sizeof *texts);
     unsigned seed = (unsigned)kept_blocks + 5;
-    fixture_open(&f, folder, dtype, kept_blocks);
+    fixture_open(&f, folder, dtype, kept_blocks, kept_states);
     for (int i = 0; i < TEXTS; i++) {
         make_text(&texts[i], texts, i, f.info, &seed);
         expect_logits(&f, &texts[i]);
@@ -270,6 +276,19 @@ static void check_folder(const char *folder, enum dtype dtype, int kept_blocks) 
     }
     free(texts);
     fixture_close(&f);
+}
+
+static void check_folder(const char *folder, enum dtype dtype, int kept_blocks) {
+    check_kept(folder, dtype, kept_blocks, 0);
+}
+
+/* Layers with states: many are kept, few, and one that all texts are at odds over. */
+static void test_states(void **state) {
+    (void)state;
+    check_kept("tests/golden/hf/qwen3_5_text", DTYPE_F32, 1000, 200);
+    check_kept("tests/golden/hf/qwen3_next", DTYPE_BF16, 1000, 7);
+    check_kept("tests/golden/hf/qwen3_next_stacked", DTYPE_F32, 20, 5);
+    check_kept("tests/golden/hf/qwen3_5_moe_stacked", DTYPE_F16, 9, 1);
 }
 
 static void test_decoders(void **state) {
@@ -311,15 +330,14 @@ static void read_last(struct fixture *f, struct session_pool *pool, struct text 
 }
 
 /* Rows that went through a file are the same, and what is pinned outlives everything else. */
-static void test_images(void **state) {
-    (void)state;
+static void check_images(const char *folder, int kept_states) {
     enum { KEPT = 4, SAVED = 300, MOST_VOCAB = 512 };
     struct fixture f;
     struct text t, others;
     struct error e = {0};
     float expected[MOST_VOCAB], last[MOST_VOCAB];
     unsigned seed = 3;
-    fixture_open(&f, "tests/golden/hf/gemma2", DTYPE_F16, KEPT);
+    fixture_open(&f, folder, DTYPE_F16, KEPT, kept_states);
     assert_true(f.info->padded_vocab <= MOST_VOCAB && session_has_image(f.kept));
     do make_text(&t, NULL, 0, f.info, &seed);
     while (t.n < SAVED + 50);
@@ -350,9 +368,16 @@ static void test_images(void **state) {
     fixture_close(&f);
 }
 
+static void test_images(void **state) {
+    (void)state;
+    check_images("tests/golden/hf/gemma2", 0);
+    check_images("tests/golden/hf/qwen3_next", 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decoders), cmocka_unit_test(test_neighbors),
-        cmocka_unit_test(test_sources), cmocka_unit_test(test_images)};
+        cmocka_unit_test(test_sources), cmocka_unit_test(test_states),
+        cmocka_unit_test(test_images)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

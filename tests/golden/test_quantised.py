@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 NAMES = ("llama3", "mistral", "qwen2_window", "qwen3", "phi3", "gemma2", "gemma3_text", "gpt_neox_parallel", "olmo2",
          "granite", "smollm3", "starcoder2", "glm", "glm4", "seed_oss", "ernie4_5", "cohere2", "ministral3",
-         "hunyuan_v1_dense")
+         "hunyuan_v1_dense", "qwen3_5_text")
 
 
 @pytest.mark.parametrize("kind, bound", [("int8", 0.6), ("int4", 3)])

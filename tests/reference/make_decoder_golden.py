@@ -22,7 +22,7 @@ import safetensors.torch
 import torch
 import transformers
 from safetensors.numpy import save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -42,6 +42,14 @@ def rope(kind, **keys):
 
 UNTRUNCATED = dict(rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=32.0, truncate=False, beta_fast=32.0, beta_slow=1.0,
                                         original_max_position_embeddings=4096))
+
+DELTA = dict(head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=20,
+             linear_conv_kernel_dim=4)
+DELTA_EXPERTS = dict(MOE, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16, shared_expert_intermediate_size=24)
+DELTA_LAYERS = dict(num_hidden_layers=4, layer_types=["linear_attention", "full_attention", "linear_attention", "linear_attention"])
+MROPE = dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5, mrope_interleaved=True,
+                                  mrope_section=[2, 1, 1]))
+TINY_TOWER = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, patch_size=2, out_hidden_size=32, num_position_embeddings=4)
 
 # Folder: model_type, and what differs from SIZES and from transformers' defaults.
 FAMILIES = {
@@ -105,21 +113,36 @@ FAMILIES = {
                                             shared_expert_intermediate_size=24)),
     "qwen3_moe_stacked": ("qwen3_moe", dict(MOE, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
                                             head_dim=16, norm_topk_prob=True)),
+    "qwen3_next": ("qwen3_next", dict(DELTA, **DELTA_EXPERTS, **DELTA_LAYERS)),
+    "qwen3_next_stacked": ("qwen3_next", dict(DELTA | dict(linear_key_head_dim=6, linear_value_head_dim=16), **DELTA_EXPERTS, num_hidden_layers=2, full_attention_interval=2, norm_topk_prob=False,
+                                              attention_bias=True, mlp_only_layers=[0])),
+    "qwen3_5": ("qwen3_5", dict(DELTA, **DELTA_LAYERS, **MROPE, tie_word_embeddings=True)),
+    "qwen3_5_text": ("qwen3_5_text", dict(DELTA | dict(linear_num_value_heads=2, linear_conv_kernel_dim=2), **DELTA_LAYERS)),
+    "qwen3_5_moe_stacked": ("qwen3_5_moe", dict(DELTA, **DELTA_EXPERTS, **DELTA_LAYERS, **MROPE)),
+    "qwen3_5_moe_text": ("qwen3_5_moe_text", dict(DELTA, **DELTA_EXPERTS, num_hidden_layers=2, full_attention_interval=2)),
     "gpt2_plain": ("gpt2", dict(n_inner=40, n_positions=64, tie_word_embeddings=False)),
 }
 
 
 def fill(model, seed):
     """Seeded noise, one stream a tensor. Norms stand around what makes them neutral."""
-    centre = 0.0 if model.config.model_type.startswith("gemma") else 1.0
+    centre = 0.0 if model.config.model_type.startswith(("gemma", "qwen3_next", "qwen3_5")) else 1.0
     biases = [(name, b) for name, b in model.named_buffers() if name.endswith("e_score_correction_bias")]
     for name, p in [*model.named_parameters(), *biases]:
         stream = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())]))
         z = stream.standard_normal(tuple(p.shape)).astype(np.float32)
         if name.endswith("e_score_correction_bias"):
             z = 0.3 * z
+        elif name.endswith(".A_log"):
+            z = z - 1
+        elif name.endswith("linear_attn.norm.weight"):
+            z = 1 + 0.25 * z
         elif p.dim() == 1:
             z = centre + 0.25 * z if name.endswith("weight") else 0.2 * z
+        elif name.endswith("linear_attn.out_proj.weight"):  # behind a norm that makes small sums, and their rounding, large
+            z = 0.3 * z / np.sqrt(p.shape[-1])
+        elif ".visual." in name:
+            z = 0.1 * z
         elif "embed" in name or "wte" in name or "wpe" in name:
             z = (0.15 if model.config.tie_word_embeddings else 0.4) * z
         else:
@@ -176,7 +199,7 @@ def run(model, ids, mask=None):
 
 
 def make_cases(model, rng):
-    vocab = model.config.vocab_size
+    vocab = model.config.get_text_config().vocab_size
     ids = rng.integers(3, vocab, (2, 14)).astype(np.int32)
     mask = np.ones_like(ids)
     mask[1, 9:] = ids[1, 9:] = 0
@@ -190,7 +213,7 @@ def make_cases(model, rng):
 def make_generation(model, rng):
     """Greedy, a whole forward for each id; prompts with close decisions are passed over."""
     for _ in range(200):
-        ids = list(rng.integers(3, model.config.vocab_size, PROMPT))
+        ids = list(rng.integers(3, model.config.get_text_config().vocab_size, PROMPT))
         logits = []
         for _ in range(NEW):
             logits.append(run(model, [ids])[0, -1])
@@ -237,6 +260,13 @@ def expect_same(model, folder, config, data):
         assert np.abs(run(loaded, data[f"{case}.input_ids"]) - data[f"{case}.logits"]).max() < 1e-5, folder
 
 
+def add_foretelling(folder):
+    """What is published has a layer behind the last one, which transformers does not read either."""
+    path = folder / "model.safetensors"
+    tensors = safetensors.torch.load_file(path) | {"mtp.fc.weight": torch.ones(2, 2), "mtp.norm.weight": torch.ones(2)}
+    safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+
+
 def make_folder(folder, model_type, options, seed):
     shutil.rmtree(folder, ignore_errors=True)
     options = dict(SIZES, **options)
@@ -244,9 +274,14 @@ def make_folder(folder, model_type, options, seed):
         options |= dict(n_embd=options.pop("hidden_size"), n_head=4, n_layer=options.pop("num_hidden_layers"))
     if model_type == "gpt_neox":
         options.pop("num_key_value_heads")
+    nested = model_type in ("qwen3_5", "qwen3_5_moe")
+    if nested:
+        tied = options.get("tie_word_embeddings", False)
+        options = dict(text_config=options, vision_config=TINY_TOWER, tie_word_embeddings=tied)
     config = AutoConfig.for_model(model_type, **options)
     config._attn_implementation = "eager"
-    model = AutoModelForCausalLM.from_config(config).eval().float()
+    kind = AutoModelForImageTextToText if nested else AutoModelForCausalLM
+    model = kind.from_config(config).eval().float()
     fill(model, seed)
     published = folder.name.endswith("_mxfp4")
     if published:
@@ -258,9 +293,15 @@ def make_folder(folder, model_type, options, seed):
     (folder / "generation_config.json").unlink(missing_ok=True)
     if published:
         write_published(model, folder)
+    if model_type.startswith(("qwen3_next", "qwen3_5")):
+        add_foretelling(folder)
     save_file(data, folder / "cases.safetensors", metadata={"format": "np"})
     expect_same(model, folder, None, data)
     written = json.loads((folder / "config.json").read_text())
+    if model_type.startswith("qwen3_5"):
+        for path in folder.iterdir():
+            path.chmod(0o644)
+        return
     old = words_of_4(written)
     expect_same(model, folder, type(config)(**old), data)
     (folder / "config_v4.json").write_text(json.dumps(old, indent=2) + "\n")

@@ -13,7 +13,8 @@ enum status kv_cache_measure(struct kv_cache *cache, const struct model *model, 
     *cache = (struct kv_cache){.model = model, .n_blocks = n_blocks};
     const struct stack *stack = model_decoder(cache->model);
     int rows = n_blocks * ATTENTION_BLOCK, cols = stack->kv_heads.n * stack->dims.head_dim;
-    size_t row = 2 * (size_t)stack->kept.n * (size_t)cols * dtype_bytes(dtype);
+    int layers = stack->kept.n - stack_count_delta(stack, stack->kept.first, stack->kept.n);
+    size_t row = 2 * (size_t)layers * (size_t)cols * dtype_bytes(dtype);
     cache->k = cache->v = tensor_make(NULL, dtype, rows, cols);
     cache->normed = tensor_make(NULL, DTYPE_F32, rows, stack->dims.hidden);
     size_t normed = encodes(model) ? (size_t)stack->dims.hidden * sizeof(float) : 0;
@@ -23,8 +24,8 @@ enum status kv_cache_measure(struct kv_cache *cache, const struct model *model, 
 }
 
 enum status kv_cache_open(struct kv_cache *cache, struct error *e) {
-    if (backend_alloc(cache->model->backend, &cache->memory, cache->bytes, "the key/value cache",
-                      e))
+    size_t bytes = cache->bytes > 0 ? cache->bytes : 1; /* a stage may have no attention */
+    if (backend_alloc(cache->model->backend, &cache->memory, bytes, "the key/value cache", e))
         return e->status;
     cache->k.data = cache->memory;
     size_t half = (cache->bytes - cache->normed_bytes) / 2;
@@ -75,6 +76,7 @@ void kv_cache_copy(const struct kv_cache *cache, int32_t from, int32_t to, int r
     int32_t places[ATTENTION_BLOCK];
     for (int i = 0; i < rows; i++) places[i] = from * ATTENTION_BLOCK + i;
     for (int i = kept->first; i < kept->first + kept->n; i++) {
+        if (model_decoder(cache->model)->layers[i].spec.delta) continue;
         copy_rows(cache, kv_cache_layer(cache, cache->k, i), places, to, rows);
         copy_rows(cache, kv_cache_layer(cache, cache->v, i), places, to, rows);
     }
@@ -82,9 +84,11 @@ void kv_cache_copy(const struct kv_cache *cache, int32_t from, int32_t to, int r
 }
 
 struct tensor kv_cache_layer(const struct kv_cache *cache, struct tensor first, int layer) {
-    const struct portion *kept = &model_decoder(cache->model)->kept;
+    const struct stack *stack = model_decoder(cache->model);
+    const struct portion *kept = &stack->kept;
     size_t one = (size_t)first.rows * (size_t)first.cols * dtype_bytes(first.dtype);
     CHECK(layer >= kept->first && layer < kept->first + kept->n);
-    first.data = (char *)first.data + (size_t)(layer - kept->first) * one;
+    int before = layer - kept->first - stack_count_delta(stack, kept->first, layer - kept->first);
+    first.data = (char *)first.data + (size_t)before * one;
     return first;
 }

@@ -51,5 +51,5 @@ void kv_cache_free(struct kv_cache *cache, int32_t block);
 /* Rows [0, rows) of block `to` become those of block `from`, on this rank. */
 void kv_cache_copy(const struct kv_cache *cache, int32_t from, int32_t to, int rows);
 
-/* Keys, or values, of one decoder layer that this rank keeps. */
+/* Keys, or values, of one decoder layer that this rank keeps and that has attention. */
 struct tensor kv_cache_layer(const struct kv_cache *cache, struct tensor first, int layer);

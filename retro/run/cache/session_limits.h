@@ -4,6 +4,8 @@
 
 #include "kernels/tensor.h"
 
+enum { LIMIT_KEPT_STATES = 1 << 20 };
+
 struct session_limits {
     int max_sessions;
     int max_tokens;       /* rows per session */
@@ -20,5 +22,7 @@ struct session_limits {
                              called */
     int kept_blocks; /* blocks of keys and values that are kept beyond those of open sessions; 0:
                         none are */
+    int kept_states; /* of models with states: how many are kept beside those blocks; without any,
+                        no rows are taken over */
     int max_shares;  /* groups of keys whose shares of a row's attention are told; 0: none are */
 };

@@ -40,6 +40,7 @@ enum status text_stack_open_rows(struct text_stack *stack, int max_rows, struct 
     stack->positions = xmalloc(rows * sizeof *stack->positions);
     stack->starts = xcalloc(rows + 1, sizeof *stack->starts);
     stack->spans = xmalloc(rows * sizeof *stack->spans);
+    stack->state_spans = xmalloc(rows * sizeof *stack->state_spans);
     return STATUS_OK;
 }
 
@@ -63,6 +64,7 @@ void text_stack_close(struct text_stack *stack) {
     free(stack->positions);
     free(stack->starts);
     free(stack->spans);
+    free(stack->state_spans);
 }
 
 int text_stack_positions(const struct text_stack *stack) {
@@ -100,6 +102,7 @@ void text_stack_add_row(struct text_stack *stack, int32_t id, int position) {
 void text_stack_end_text(struct text_stack *stack) {
     int start = stack->starts[stack->n_texts], n = stack->n_rows - start;
     stack->spans[stack->n_texts] = (struct attention_span){start, n, start, n};
+    stack->state_spans[stack->n_texts] = (struct state_span){start, n, -1, -1, 0};
     stack->n_texts++;
     stack->starts[stack->n_texts] = stack->n_rows;
 }
@@ -117,6 +120,7 @@ struct pooling_rows text_stack_forward(struct text_stack *stack) {
                         .scratch = scratch_rows(&stack->scratch, stack->n_rows),
                         .spans = stack->spans,
                         .n_spans = stack->n_texts,
+                        .states = {.spans = stack->state_spans, .n_spans = stack->n_texts},
                         .positions = stack->positions};
     struct pooling_rows rows = {.x = pass.scratch.x, .starts = stack->starts, .n = stack->n_texts};
     for (int i = 0; i < the_stack->dims.n_layers; i++) layer_forward(&pass, &the_stack->layers[i]);

@@ -23,6 +23,7 @@ struct text_stack {
     int n_texts, n_rows;
     int32_t *ids, *positions, *starts; /* host: [max_rows], [max_rows], [max_rows + 1] */
     struct attention_span *spans;      /* [max_rows] */
+    struct state_span *state_spans;    /* the same */
 };
 
 /* Opens the model of the folder on one rank. */

@@ -59,6 +59,12 @@ static int layers_with_cross(const struct stack *stack) {
     return n;
 }
 
+/* Those whose self attention reads rows; one at least. */
+static int layers_with_rows(const struct stack *stack) {
+    int n = stack->dims.n_layers;
+    return max_int(1, n - stack_count_delta(stack, 0, n));
+}
+
 static struct pass_shares make_shares(const struct plan *plan, const struct attention_shares *kind,
                                       struct tensor y, int terms) {
     return (struct pass_shares){.y = y,
@@ -82,7 +88,7 @@ void attention_shares_pass(const struct session_pool *pool, struct tensor y,
     }
     if (plan->self_shares.n > 0) {
         shares->self = make_shares(plan, &plan->self_shares, tensor_cols(y, most, most),
-                                   heads * stack->dims.n_layers);
+                                   heads * layers_with_rows(stack));
         pass->self_shares = &shares->self;
     }
 }

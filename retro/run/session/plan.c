@@ -24,6 +24,10 @@ void plan_open(struct plan *plan, const struct plan_sizes *sizes) {
         .cross_spans = xcalloc(items + closings, sizeof *plan->cross_spans),
         .closings = xcalloc(closings, sizeof *plan->closings),
         .sources = xcalloc(items, sizeof *plan->sources)};
+    if (sizes->states > 0) {
+        plan->state_spans = xcalloc((size_t)sizes->states, sizeof *plan->state_spans);
+        plan->save_rows = xcalloc(rows, sizeof *plan->save_rows);
+    }
     if (sizes->shares == 0) return;
     struct attention_shares *kinds[] = {&plan->self_shares, &plan->cross_shares};
     for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
@@ -45,6 +49,8 @@ void plan_close(struct plan *plan) {
     free(plan->row_scale);
     free(plan->given);
     free(plan->blocks);
+    free(plan->state_spans);
+    free(plan->save_rows);
     free(plan->spans);
     free(plan->cross_spans);
     free(plan->closings);
@@ -60,7 +66,7 @@ void plan_close(struct plan *plan) {
 void plan_clear(struct plan *plan) {
     plan->n_rows = plan->n_items = plan->n_blocks = 0;
     plan->n_closings = plan->n_sources = plan->n_cross_spans = 0;
-    plan->n_logits = plan->n_given = 0;
+    plan->n_logits = plan->n_given = plan->n_state_spans = plan->saves = 0;
     plan->self_shares.n = plan->cross_shares.n = plan->n_groups = plan->tells = 0;
 }
 
@@ -101,7 +107,7 @@ static void move_plan(struct plan *plan, int r, int d, struct transfer *transfer
                      &plan->n_closings,    &plan->n_sources,      &plan->n_cross_spans,
                      &plan->n_logits,      &plan->n_given,        &plan->watched,
                      &plan->self_shares.n, &plan->cross_shares.n, &plan->n_groups,
-                     &plan->tells};
+                     &plan->tells,         &plan->n_state_spans,  &plan->saves};
     for (size_t i = 0; i < ARRAY_COUNT(counts); i++)
         move_array(transfer, counts[i], 1, sizeof *counts[i]);
 
@@ -113,6 +119,8 @@ static void move_plan(struct plan *plan, int r, int d, struct transfer *transfer
     move_array(transfer, plan->logit_rows, (size_t)plan->n_logits, sizeof *plan->logit_rows);
     move_array(transfer, plan->blocks, (size_t)plan->n_blocks, sizeof *plan->blocks);
     move_array(transfer, plan->spans, (size_t)plan->n_items, sizeof *plan->spans);
+    move_array(transfer, plan->state_spans, (size_t)plan->n_state_spans, sizeof *plan->state_spans);
+    if (plan->saves) move_array(transfer, plan->save_rows, rows, sizeof *plan->save_rows);
     move_array(transfer, plan->cross_spans, (size_t)plan->n_cross_spans, sizeof *plan->cross_spans);
     if (plan->n_given > 0) {
         move_array(transfer, plan->given_rows, rows, sizeof *plan->given_rows);

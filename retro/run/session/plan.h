@@ -31,7 +31,12 @@ struct plan {
     int32_t *logit_rows; /* [n_logits] */
     float *row_scale;    /* [rows] of chunked cross attention; 0: the row reads nothing */
     float *given;        /* [n_given, d] */
-    int32_t *blocks;     /* [n_blocks] the block tables of all items; spans count in them */
+    /* Of models with states; NULL without. */
+    struct state_span *state_spans;
+    int32_t *save_rows; /* [rows] which of the saved rows a draft becomes, -1: none */
+    int n_state_spans;
+    int saves;       /* 1: some of its rows are drafts that are saved, else 0 */
+    int32_t *blocks; /* [n_blocks] the block tables of all items; spans count in them */
     struct attention_span *spans, *cross_spans; /* [items], [n_cross_spans] */
     struct closing *closings;
     struct source *sources;
@@ -47,6 +52,7 @@ struct plan {
 struct plan_sizes {
     int rows, items, blocks, closings, given, hidden, sections;
     int shares; /* groups of an item, at most */
+    int states; /* spans of states; 0: the model has no states */
 };
 void plan_open(struct plan *plan, const struct plan_sizes *sizes);
 void plan_close(struct plan *plan);

@@ -15,6 +15,7 @@ enum status session_open(struct session **out, struct session_pool *pool, struct
                                     .grid = grid,
                                     .blocks = {.blocks = session->blocks.blocks},
                                     .slot = -1,
+                                    .state = {.own = STATE_NONE, .latest = {.state = STATE_NONE}},
                                     .open = true,
                                     .open_read = session->open_read};
         *out = session;
@@ -56,7 +57,7 @@ void session_rewind(struct session *session, int length, struct grid grid) {
     bool counted =
         session->shift == 0; /* else it is not known what rows within the text are shifted by */
     bool stays = model_decoder(pool->model)->dims.reads == EDGE_NONE && counted &&
-                 !prefix_tree_keeps(&pool->tree);
+                 !prefix_tree_keeps(&pool->tree) && pool->states.model == NULL;
     int blocks = stays ? min_int(length, session->length) / ATTENTION_BLOCK : 0;
     CHECK(session->open && !session->cut && session->n_drafts == 0 && length >= 0);
     if (!stays) release_blocks(session, false);
@@ -76,6 +77,7 @@ void session_settle(struct session *session, const int32_t *ids, int n_kept) {
 
     session->length = first + n_kept;
     session->n_drafts = 0;
+    replay_drafts(session, n_kept);
     kv_cache_cut(&pool->cache, &session->blocks, blocks_of(session->length));
     for (int i = 0; i < n_kept && learns; i++) learn_row(session, ids[i], NULL, NULL);
 }
@@ -195,7 +197,7 @@ static enum status check_item(const struct session_pool *pool, const struct step
 
 static enum status check_step(const struct session_pool *pool, const struct step_item *items, int n,
                               struct error *e) {
-    int64_t rows = 0, logits = 0, given = 0;
+    int64_t rows = 0, logits = 0, given = 0, drafts = 0;
     if (n < 1 || n > pool->limits.max_sessions)
         return error_set(e, STATUS_INVALID, "%d sequences in a step, allowed is 1 .. %d", n,
                          pool->limits.max_sessions);
@@ -204,6 +206,7 @@ static enum status check_step(const struct session_pool *pool, const struct step
         rows += items[i].n_tokens;
         logits += items[i].n_logits;
         given += count_given(&items[i]);
+        drafts += items[i].n_drafts;
         for (int j = 0; j < i; j++) CHECK(items[j].session != items[i].session);
     }
     if (rows > pool->limits.max_step_rows || logits > pool->limits.max_logit_rows)
@@ -211,6 +214,9 @@ static enum status check_step(const struct session_pool *pool, const struct step
                          "%lld rows and %lld rows of logits in a step, the limits are %d and %d",
                          (long long)rows, (long long)logits, pool->limits.max_step_rows,
                          pool->limits.max_logit_rows);
+    if (pool->states.model && drafts > pool->limits.max_draft_rows)
+        return error_set(e, STATUS_TOO_LARGE, "%lld drafts in a step, the limit is %d",
+                         (long long)drafts, pool->limits.max_draft_rows);
     if (given > pool->limits.max_given)
         return error_set(e, STATUS_TOO_LARGE, "%lld given rows in a step, the limit is %d",
                          (long long)given, pool->limits.max_given);
@@ -274,6 +280,7 @@ enum status session_step(struct session_pool *pool, const struct step_item *item
     struct error local;
     if (e == NULL) e = &local;
     if (check_step(pool, items, n_items, e)) return e->status;
+    pool->n_saved = 0;
     bool alone = pool->model->comm->world->size == 1;
     enum status status = alone ? step_alone(pool, items, n_items, logits, e)
                                : step_together(pool, items, n_items, logits, e);

@@ -23,14 +23,15 @@ struct session;
 
 /* The bytes that a pool takes of a rank's device. */
 struct session_bytes {
-    size_t cache; /* keys and values: max_sessions times max_tokens */
-    size_t kept;  /* the same of kept_blocks */
-    size_t cross; /* those of neighbours or sources, and their encoder: max_neighbors, max_source,
-                     max_sessions */
-    size_t steps; /* activations and logits: max_step_rows, max_logit_rows, max_picture_rows */
+    size_t cache;  /* keys and values: max_sessions times max_tokens */
+    size_t states; /* states: max_sessions, and what max_draft_rows save */
+    size_t kept;   /* keys and values of kept_blocks, and kept_states */
+    size_t cross;  /* those of neighbours or sources, and their encoder: max_neighbors, max_source,
+                      max_sessions */
+    size_t steps;  /* activations and logits: max_step_rows, max_logit_rows, max_picture_rows */
 };
 static inline size_t session_bytes_all(const struct session_bytes *bytes) {
-    return bytes->cache + bytes->kept + bytes->cross + bytes->steps;
+    return bytes->cache + bytes->states + bytes->kept + bytes->cross + bytes->steps;
 }
 
 /* On any rank, of the rank's share; m may be open for checking only. */
@@ -72,6 +73,10 @@ void session_rewind(struct session *session, int length, struct grid grid);
 
 /* How many rows of the text are in full blocks that are kept. */
 int session_find(const struct session *session, const struct session_text *text);
+/* How many rows of a prompt of n can be taken over next, beyond `found`, while the session computes
+ * them: a full block more, or in models with states the next rows behind which one is kept. Not
+ * more than `found`: no others will be. */
+int session_next_kept(const struct session *session, int found, int n);
 /* Takes over the text's rows that are kept, before the first step of the session: rows that an
  * earlier session computed from the same ids, in the same grid, with the same neighbours and
  * source. Full blocks are shared, of one more its rows are copied. Afterwards session_length has

@@ -34,6 +34,17 @@ static size_t part_move(struct image_part part, part_function *move) {
     return (size_t)part.n * row;
 }
 
+/* Moves the part's state of a layer. Returns how many bytes it has. */
+static size_t state_move(const struct image_part *part, const struct session *session, int layer,
+                         part_function *move) {
+    const struct state_cache *cache = &session->pool->states;
+    struct tensor state =
+        tensor_rows(state_cache_layer(cache, cache->states, layer), session->state.own, 1);
+    size_t bytes = (size_t)state.cols * sizeof(float);
+    move(part, state.data, part->bytes, bytes);
+    return bytes;
+}
+
 static void image_move(const struct session *session, char *image, part_function *move) {
     const struct session_pool *pool = session->pool;
     const struct portion *kept = &pool->model->stacks[STACK_DECODER].kept;
@@ -42,6 +53,10 @@ static void image_move(const struct session *session, char *image, part_function
                               .n = session->length,
                               .bytes = image};
     for (int i = kept->first; i < kept->first + kept->n; i++) {
+        if (pool->model->stacks[STACK_DECODER].layers[i].spec.delta) {
+            part.bytes += state_move(&part, session, i, move);
+            continue;
+        }
         part.rows = kv_cache_layer(&pool->cache, pool->cache.k, i);
         part.bytes += part_move(part, move);
         part.rows = kv_cache_layer(&pool->cache, pool->cache.v, i);
@@ -55,7 +70,8 @@ bool session_has_image(const struct session_pool *pool) {
 }
 
 size_t session_image_bytes(const struct session_pool *pool, int rows) {
-    return pool->cache.bytes / ((size_t)pool->cache.n_blocks * ATTENTION_BLOCK) * (size_t)rows;
+    return pool->cache.bytes / ((size_t)pool->cache.n_blocks * ATTENTION_BLOCK) * (size_t)rows +
+           pool->states.state_bytes;
 }
 
 enum status session_image_get(const struct session *session, char *image, struct error *e) {
@@ -71,6 +87,7 @@ enum status session_image_put(struct session *session, const int32_t *ids, int n
           n <= pool->limits.max_tokens);
     kv_cache_extend(&pool->cache, &session->blocks, n);
     session->length = n;
+    if (pool->states.model) session->state.own = state_cache_take(&pool->states);
     image_move(session, (char *)(uintptr_t)image, part_put);
     if (backend_sync(pool->model->backend, e)) return e->status;
     for (int i = 0; i < n; i++) learn_row(session, ids[i], NULL, NULL);

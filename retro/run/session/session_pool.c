@@ -21,6 +21,11 @@ static enum status check_limits(const struct session_limits *limits, const struc
     if (limits->max_given < 0 || limits->max_given > limits->max_step_rows)
         return error_set(e, STATUS_INVALID, "%d given rows of %d rows a step", limits->max_given,
                          limits->max_step_rows);
+    if (limits->max_draft_rows < 0 || limits->max_draft_rows > limits->max_step_rows)
+        return error_set(e, STATUS_INVALID, "%d drafts of %d rows a step", limits->max_draft_rows,
+                         limits->max_step_rows);
+    if (limits->kept_states < 0 || limits->kept_states > LIMIT_KEPT_STATES)
+        return error_set(e, STATUS_INVALID, "%d states to keep", limits->kept_states);
     int64_t kept = (int64_t)limits->kept_blocks * ATTENTION_BLOCK;
     if (kept < 0 || (int64_t)limits->max_sessions * (limits->max_tokens + ATTENTION_BLOCK) + kept >
                         INT32_MAX / 2)
@@ -63,6 +68,10 @@ static enum status measure_parts(struct session_pool *pool, struct error *e) {
         kv_cache_measure(&pool->cache, model, own_blocks(limits) + limits->kept_blocks,
                          limits->kv_dtype, e))
         return e->status;
+    if (state_cache_measure(&pool->states, model, limits->max_sessions,
+                            limits->kept_blocks > 0 ? limits->kept_states : 0,
+                            limits->max_draft_rows, e))
+        return e->status;
     pool->max_closings = closings_at_most(model, limits);
     if (reads == EDGE_NEIGHBORS &&
         neighbors_measure(&pool->neighbors, &pool->cross, model, limits, pool->max_closings, e))
@@ -75,6 +84,9 @@ static enum status measure_parts(struct session_pool *pool, struct error *e) {
     pool->bytes.kept =
         pool->cache.bytes / (size_t)pool->cache.n_blocks * (size_t)limits->kept_blocks;
     pool->bytes.cache = pool->cache.bytes - pool->bytes.kept;
+    size_t states = (size_t)pool->states.most * pool->states.state_bytes;
+    pool->bytes.states = pool->states.bytes - states;
+    pool->bytes.kept += states;
     pool->bytes.cross =
         cross_cache_bytes(&pool->cross) + pool->neighbors.bytes + pool->sources.bytes;
     if (mul_overflows((size_t)limits->max_logit_rows, head_columns(model) * sizeof(float), &head) ||
@@ -136,8 +148,9 @@ static enum status open_parts(struct session_pool *pool, struct error *e) {
     if (measure_parts(pool, e) ||
         scratch_open(&pool->scratch, pool->model, model_decoder(pool->model), limits->max_step_rows,
                      e) ||
-        kv_cache_open(&pool->cache, e) || open_head(pool, e) || open_given(pool, e) ||
-        open_shares(pool, e))
+        kv_cache_open(&pool->cache, e) ||
+        (pool->states.model && state_cache_open(&pool->states, pool->cache.n_blocks, e)) ||
+        open_head(pool, e) || open_given(pool, e) || open_shares(pool, e))
         return e->status;
     if (pool->cross.model && cross_cache_open(&pool->cross, e)) return e->status;
     if (pool->neighbors.model && neighbors_open(&pool->neighbors, &pool->cache, e))
@@ -154,7 +167,8 @@ static enum status open_parts(struct session_pool *pool, struct error *e) {
         .given = limits->max_given,
         .sections = sections_of(pool),
         .shares = limits->max_shares,
-        .hidden = model_decoder(pool->model)->dims.hidden};
+        .hidden = model_decoder(pool->model)->dims.hidden,
+        .states = pool->states.model ? limits->max_sessions * (2 * PROMISED_STATES + 2) : 0};
     plan_open(&pool->plan, &sizes);
     return STATUS_OK;
 }
@@ -168,6 +182,7 @@ void session_pool_free_rank(struct session_pool *pool) {
     cross_cache_close(&pool->cross);
     scratch_close(&pool->scratch, pool->model);
     kv_cache_close(&pool->cache);
+    state_cache_close(&pool->states);
     prefix_tree_close(&pool->tree);
     backend_release(backend, pool->head);
     backend_release(backend, pool->given.data);
@@ -188,7 +203,7 @@ static void make_sessions(struct session_pool *pool) {
     pool->sessions = xcalloc(n, sizeof *pool->sessions);
     pool->block_memory = xcalloc(n * blocks, sizeof *pool->block_memory);
     for (size_t i = 0; i < n; i++) {
-        pool->sessions[i] = (struct session){.pool = pool};
+        pool->sessions[i] = (struct session){.pool = pool, .state = {.own = STATE_NONE}};
         pool->sessions[i].blocks.blocks = pool->block_memory + i * blocks;
     }
 }

@@ -69,6 +69,11 @@ int session_find(const struct session *session, const struct session_text *text)
     int slot = find_source(session, text);
     if (!prefix_tree_keeps(&pool->tree) || (pool->sources.model && slot < 0)) return 0;
     struct prefix_text wanted = tree_text(session, text, slot);
+    int agreed;
+    int32_t state;
+    if (pool->states.model)
+        return find_state(session->pool, &wanted, &agreed, &state) / ATTENTION_BLOCK *
+               ATTENTION_BLOCK;
     while (find_next(&pool->tree, &wanted, &at)) continue;
     return at.rows;
 }
@@ -130,6 +135,17 @@ static void copy_beginning(struct session *session, const struct prefix_text *te
     session->length += rows;
 }
 
+/* Leaves the rows of the text that a kept state follows; false: there are none. */
+static bool limit_to_state(struct session *session, struct prefix_text *text) {
+    int agreed;
+    int32_t state;
+    text->n = find_state(session->pool, text, &agreed, &state);
+    session->state.fork = agreed > text->n ? agreed / ATTENTION_BLOCK * ATTENTION_BLOCK : 0;
+    if (text->n == 0) return false;
+    take_state(session, state);
+    return true;
+}
+
 int session_reuse(struct session *session, const struct session_text *text) {
     struct session_pool *pool = session->pool;
     CHECK(session->length == 0 && session->blocks.n == 0 && text->n <= pool->limits.max_tokens);
@@ -138,6 +154,7 @@ int session_reuse(struct session *session, const struct session_text *text) {
     if (pool->sources.model) attach_source(session, slot);
 
     struct prefix_text wanted = tree_text(session, text, slot);
+    if (pool->states.model && !limit_to_state(session, &wanted)) return 0;
     share_blocks(session, &wanted);
     copy_beginning(session, &wanted);
     if (text->positions && session->length > 0)
@@ -157,26 +174,35 @@ static struct prefix_rows open_rows(const struct session *session, int n) {
                                 .n_read = (int)(session->open_read.size / sizeof(int32_t))};
 }
 
-/* The block of the last n known rows goes into the tree. */
-static void add_block(struct session *session, int n) {
+/* A block that has left the tree; `there` has its rows, or no block has. */
+static void free_block(struct session_pool *pool, int block, int there) {
+    state_cache_leave(&pool->states, block, there);
+    kv_cache_free(&pool->cache, block);
+}
+
+/* The block of the last n known rows goes into the tree. Returns the block that has them there. */
+static int add_block(struct session *session, int n) {
     struct session_pool *pool = session->pool;
     int last = blocks_of(session->known) - 1,
         parent = last > 0 ? session->blocks.blocks[last - 1] : PREFIX_NONE, freed;
     int32_t own = session->blocks.blocks[last];
     struct prefix_rows rows = open_rows(session, n);
     int there = prefix_tree_add(&pool->tree, own, parent, &rows, &freed);
-    if (freed >= 0) kv_cache_free(&pool->cache, freed);
+    if (freed >= 0) free_block(pool, freed, there);
     buffer_clear(&session->open_read);
-    if (there == own || n < ATTENTION_BLOCK) return;
+    if (there == own || n < ATTENTION_BLOCK) return there;
     kv_cache_free(&pool->cache, own); /* another session was faster: the same rows, bit by bit */
     session->blocks.blocks[last] = there;
+    return there;
 }
 
 void learn_row(struct session *session, int32_t id, const struct row_name *name,
                const struct neighbor_tokens *neighbors) {
     note_row(session, session->known, id, name, neighbors);
     session->known++;
-    if (session->known % ATTENTION_BLOCK == 0) add_block(session, ATTENTION_BLOCK);
+    if (session->known % ATTENTION_BLOCK != 0) return;
+    int block = add_block(session, ATTENTION_BLOCK);
+    if (session->pool->states.model) keep_promised(session, block, session->known);
 }
 
 static void keep_item(struct session_pool *pool, const struct step_item *item) {
@@ -205,9 +231,11 @@ void keep_rows(struct session_pool *pool, const struct step_item *items, int n) 
 void release_blocks(struct session *session, bool pinned) {
     struct session_pool *pool = session->pool;
     struct block_list *list = &session->blocks;
-    int block, tail = session->known % ATTENTION_BLOCK;
-    bool whole = session->known == session->length && !session->cut;
-    if (prefix_tree_keeps(&pool->tree) && whole && tail > 0) add_block(session, tail);
+    int block, end = PREFIX_NONE, tail = session->known % ATTENTION_BLOCK;
+    bool whole = session->known > 0 && session->known == session->length && !session->cut;
+    if (prefix_tree_keeps(&pool->tree) && whole)
+        end = tail > 0 ? add_block(session, tail) : list->blocks[list->n - 1];
+    release_state(session, end, tail > 0 ? tail : ATTENTION_BLOCK, pinned);
     while (list->n > 0) {
         list->n--;
         block = list->blocks[list->n];
@@ -218,7 +246,7 @@ void release_blocks(struct session *session, bool pinned) {
             prefix_tree_drop(&pool->tree, block);
     }
     while (prefix_tree_keeps(&pool->tree) && (block = prefix_tree_evict(&pool->tree)) >= 0)
-        kv_cache_free(&pool->cache, block);
+        free_block(pool, block, PREFIX_NONE);
     session->known = 0;
     session->rereads = false;
     buffer_clear(&session->open_read);

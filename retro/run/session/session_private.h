@@ -3,6 +3,7 @@
 
 #include "retro/run/cache/kv_cache.h"
 #include "retro/run/cache/prefix_tree.h"
+#include "retro/run/cache/state_cache.h"
 #include "retro/run/session/plan.h"
 #include "retro/run/session/session.h"
 
@@ -12,9 +13,29 @@ enum message {
     MESSAGE_OPEN,
     MESSAGE_STEP,
     MESSAGE_COPY,
+    MESSAGE_STATE,
+    MESSAGE_REPLAY,
     MESSAGE_PICTURES,
     MESSAGE_PICTURE_PASS,
     MESSAGE_CLOSE
+};
+
+/* A state that the present step writes, to be kept with the block that ends behind `rows` rows. */
+struct promised_state {
+    int rows;
+    int32_t state;
+};
+enum { PROMISED_STATES = 4 };
+
+/* A session of a model with states has this beside its rows (session_states.c). */
+struct session_state {
+    int32_t own; /* STATE_NONE before its first rows */
+    int saved;   /* which of the saved rows are its drafts */
+    int fork;    /* rows behind which an earlier text went on otherwise, in whole blocks; 0: none */
+    struct promised_state promised[PROMISED_STATES];
+    int n_promised;
+    struct kept_state
+        latest; /* of its prompt, which a later one replaces; state STATE_NONE: none */
 };
 
 struct session {
@@ -30,6 +51,7 @@ struct session {
     bool open;
     bool cut;     /* its rows were never computed to the end */
     bool rereads; /* the latest closed chunk is to be encoded again */
+    struct session_state state;
     /* For later sessions (session_prefix.c): its rows whose content is known, and of the block that
      * these do not fill yet the ids and the neighbours read, as in a prefix_node. */
     int known;
@@ -48,6 +70,8 @@ struct session_pool {
     struct scratch scratch;
     struct kv_cache cache;
     struct prefix_tree tree;    /* of the cache's blocks, on the rank that leads */
+    struct state_cache states;  /* model NULL without states */
+    int n_saved;                /* rows that the present step saves so far */
     struct cross_cache cross;   /* model NULL without cross attention */
     struct neighbors neighbors; /* model NULL without retro layers */
     struct sources sources;     /* model NULL without an encoder of sources */
@@ -77,6 +101,30 @@ void session_pool_free_rank(struct session_pool *pool);
 /* Rows [0, rows) of block `to` become those of `from`, on all ranks. */
 enum status copy_block(struct session_pool *pool, int32_t from, int32_t to, int rows,
                        struct error *e);
+
+/* session_states.c */
+
+/* The states that an item's rows go on from and leave, in the plan. */
+void plan_states(struct session_pool *pool, const struct step_item *item, int first_row);
+/* The block that ends behind so many rows of the session is in the tree: what was promised for it
+ * is kept. */
+void keep_promised(struct session *session, int block, int rows);
+/* The session has no rows any more; where `block` is one and has its last `rows` rows, its state is
+ * kept there, whatever comes where it is pinned. */
+void release_state(struct session *session, int block, int rows, bool pinned);
+/* The most rows of the text that can be taken over: those behind which a state is kept. *state is
+ * that one. */
+int find_state(struct session_pool *pool, const struct prefix_text *text, int *agreed,
+               int32_t *state);
+/* The session goes on from what this state is. */
+void take_state(struct session *session, int32_t from);
+/* The first n of the session's drafts become rows of its state. */
+void replay_drafts(struct session *session, int n);
+/* Other ranks do the same. */
+void follow_state(const struct session_pool *pool, struct text_span in);
+void follow_replay(const struct session_pool *pool, struct text_span in);
+/* The layers' states of a plan's rows. */
+struct pass_states states_of(const struct session_pool *pool, int layer);
 
 /* session_prefix.c */
 

@@ -165,6 +165,8 @@ static enum status follow_message(struct session_pool **pool, struct model *mode
         case MESSAGE_OPEN: follow_open(pool, model, in, e); break;
         case MESSAGE_STEP: return follow_step(*pool, in, e);
         case MESSAGE_COPY: follow_copy(*pool, in); break;
+        case MESSAGE_STATE: follow_state(*pool, in); break;
+        case MESSAGE_REPLAY: follow_replay(*pool, in); break;
         case MESSAGE_PICTURES: return follow_pictures(*pool, in, e);
         case MESSAGE_PICTURE_PASS: return follow_picture_pass(*pool, e);
         case MESSAGE_CLOSE:

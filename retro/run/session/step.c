@@ -146,6 +146,7 @@ void plan_step(struct session_pool *pool, const struct step_item *items, int n) 
                (size_t)session->blocks.n * sizeof *plan->blocks);
         plan->n_blocks += session->blocks.n;
         int first_cross = plan->n_cross_spans;
+        if (pool->states.model) plan_states(pool, item, first);
         if (reads == EDGE_NEIGHBORS) plan_chunks(pool, item, j, first);
         if (reads == EDGE_SOURCE) plan_source(pool, item, first);
         attention_shares_item(pool, item, j, first_cross);
@@ -307,8 +308,12 @@ static void run_layers(struct session_pool *pool, struct tensor told) {
         pool->cut = is_abandoned(pool);
         if (pool->cut) return;
         pass.layer_index = i;
-        pass.cache.k = kv_cache_layer(&pool->cache, pool->cache.k, i);
-        pass.cache.v = kv_cache_layer(&pool->cache, pool->cache.v, i);
+        if (stack->layers[i].spec.delta) {
+            pass.states = states_of(pool, i);
+        } else {
+            pass.cache.k = kv_cache_layer(&pool->cache, pool->cache.k, i);
+            pass.cache.v = kv_cache_layer(&pool->cache, pool->cache.v, i);
+        }
         layer_forward(&pass, &stack->layers[i]);
     }
 }

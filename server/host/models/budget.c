@@ -157,6 +157,9 @@ static enum status add_sessions(struct budget_parts *parts, const struct model *
     budget_add(parts, (struct budget_part){.name = "cache", .bytes = bytes.cache},
                "lower server.max_sequences (%d) or server.max_context (%d)", sequences,
                limits->max_tokens);
+    if (bytes.states > 0)
+        budget_add(parts, (struct budget_part){.name = "states", .bytes = bytes.states},
+                   "lower server.max_sequences (%d)", sequences);
     if (bytes.kept > 0)
         budget_add(parts, (struct budget_part){.name = "prefixes", .bytes = bytes.kept},
                    "lower server.prefix_cache_mb");

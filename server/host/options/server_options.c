@@ -38,10 +38,11 @@ static const struct option_row server_rows[] = {
     OPTION_INT(struct server_settings, max_picture_patches, 5120, 16, 1 << 16,
                "patches of a picture for models that read pictures of any size; a larger picture "
                "is made smaller"),
-    OPTION_INT(struct server_settings, prefix_cache_mb, -1, -1, 1 << 24,
-               "megabytes of keys and values kept of prompts and answers, for prompts that begin "
-               "alike; 0: none; -1: "
-               "half of what running sequences may take"),
+    OPTION_INT(
+        struct server_settings, prefix_cache_mb, -1, -1, 1 << 24,
+        "megabytes of keys, values and states kept of prompts and answers, for prompts that begin "
+        "alike; 0: none; -1: "
+        "half of what running sequences may take"),
     OPTION_CHOICE(struct server_settings, prefix_sharing, PREFIXES_OF_KEY, sharing_choices,
                   "whose kept prompts a prompt takes over: those of its key alone, or those of all "
                   "keys with its "
