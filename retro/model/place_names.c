@@ -25,6 +25,15 @@ static const struct place_name layer_names[] = {
     {IN_LAYER(norm_mlp), PART_WHOLE, "layer_output_norm"},
     {IN_LAYER(norm_mlp), PART_WHOLE, "post_attention_norm"}, /* of gpt-oss */
     {IN_LAYER(sinks), PART_WHOLE, "attn_sinks"},
+    {IN_LAYER(qkv), PART_Q_GATE, "attn_q"},
+    {IN_LAYER(delta_in), PART_BUT_LAST, "attn_qkv"},
+    {IN_LAYER(delta_in), PART_FOURTH, "attn_gate"},
+    {IN_LAYER(delta_gates), PART_WHOLE, "ssm_ba"},
+    {IN_LAYER(delta_filter), PART_WHOLE, "ssm_conv1d"},
+    {IN_LAYER(delta_rate), PART_WHOLE, "ssm_a"},
+    {IN_LAYER(delta_bias), PART_WHOLE, "ssm_dt"},
+    {IN_LAYER(delta_norm), PART_WHOLE, "ssm_norm"},
+    {IN_LAYER(delta_out), PART_WHOLE, "ssm_out"},
     {IN_LAYER(fc1), PART_GATE, "ffn_gate"},
     {IN_LAYER(fc1), PART_UP, "ffn_up"},
     {IN_LAYER(fc1), PART_WHOLE, "ffn_up"},
@@ -95,12 +104,13 @@ bool family_tensor_find(const char *model_type, bool in_layer, struct text_span 
     const struct tensor_row *row =
         place_names_row(in_layer ? &gguf_layer_names : &gguf_outer_names, rows, name);
     if (row == NULL) return false;
-    *out = (struct family_tensor){.prefix = in_layer ? layers->prefixes[0] : "",
-                                  .name = row->names[0],
-                                  .transposed = row->transposed,
-                                  .by_head = row->part == PART_BY_HEAD,
-                                  .one_row = in_layer && row->place == IN_LAYER(shared_gate),
-                                  .rotated = in_layer && row->place == IN_LAYER(qkv) &&
-                                             (row->part == PART_Q || row->part == PART_K)};
+    *out =
+        (struct family_tensor){.prefix = in_layer ? layers->prefixes[0] : "",
+                               .name = row->names[0],
+                               .transposed = row->transposed,
+                               .by_head = row->part == PART_BY_HEAD && row->place == IN_LAYER(qkv),
+                               .one_row = in_layer && row->place == IN_LAYER(shared_gate),
+                               .rotated = in_layer && row->place == IN_LAYER(qkv) &&
+                                          (row->part == PART_Q || row->part == PART_K)};
     return true;
 }

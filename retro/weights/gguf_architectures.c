@@ -119,6 +119,23 @@ static const struct key_row gpt_oss_keys[] = {
     {"attention.sliding_window", "sliding_window", KEY_INT, 0},
 };
 
+/* Qwen3-Next: the experts' keys, and those of delta nets. */
+static const struct key_row qwen_next_keys[] = {
+    RMS_SIZES,
+    EXPERTS("num_experts"),
+    {"rope.dimension_count", "partial_rotary_factor", KEY_SHARE, 0},
+    {"expert_feed_forward_length", "moe_intermediate_size", KEY_INT, 0},
+    {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", KEY_INT, 0},
+    {"ssm.conv_kernel", "linear_conv_kernel_dim", KEY_INT, 0},
+    {"ssm.state_size", "linear_key_head_dim", KEY_INT, 0},
+    {"ssm.group_count", "linear_num_key_heads", KEY_INT, 0},
+    {"ssm.time_step_rank", "linear_num_value_heads", KEY_INT, 0},
+    {"ssm.inner_size", "linear_value_head_dim", KEY_PER_HEAD, 0},
+    {"full_attention_interval", "full_attention_interval", KEY_INT, 0},
+    {"attention.recurrent_layers", NULL, KEY_STATES, 0},
+    {"nextn_predict_layers", NULL, KEY_NEUTRAL, 0},
+};
+
 static const struct key_row bert_keys[] = {
     {"block_count", "num_hidden_layers", KEY_INT, 0},
     {"context_length", "max_position_embeddings", KEY_INT, 0},
@@ -155,6 +172,13 @@ static const struct fact_row qwen2_moe_facts[] = {
 static const struct fact_row qwen3_moe_facts[] = {
     TIED, {"attention_bias", "blk.0.attn_q.bias", false}, {"norm_topk_prob", "", .absent = true}};
 
+/* Its converter also writes the decay of delta nets as the rate that it is. */
+static const struct fact_row qwen_next_facts[] = {TIED,
+                                                  {"attention_bias", "blk.0.attn_q.bias", false},
+                                                  {"norm_topk_prob", "", .absent = true},
+                                                  {"zero_centered_norms", "", false},
+                                                  {"logarithmic_decay", "", false}};
+
 /* GGUF's and Hugging Face's name, keys, facts. */
 #define ARCHITECTURE(kind, type, keys_of, facts_of) \
     .name = (kind), .model_type = (type), .keys = (keys_of), .n_keys = ARRAY_COUNT(keys_of), \
@@ -174,6 +198,7 @@ static const struct architecture architectures[] = {
     {ARCHITECTURE("qwen3", "qwen3", llama_keys, llama_facts)},
     {ARCHITECTURE("qwen2moe", "qwen2_moe", qwen_moe_keys, qwen2_moe_facts)},
     {ARCHITECTURE("qwen3moe", "qwen3_moe", qwen_moe_keys, qwen3_moe_facts)},
+    {ARCHITECTURE("qwen3next", "qwen3_next", qwen_next_keys, qwen_next_facts)},
     {ARCHITECTURE("gpt-oss", "gpt_oss", gpt_oss_keys, llama_facts), .untruncated = true},
     {ARCHITECTURE("phi3", "phi3", phi3_keys, plain_facts)},
     {ARCHITECTURE("olmo2", "olmo2", llama_keys, llama_facts)},

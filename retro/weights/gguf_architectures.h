@@ -14,6 +14,9 @@ enum key_kind {
                      absent, or a list */
     KEY_SECTIONS, /* how many pairs of a head turn by each position of a row: in rope_scaling,
                      beside the kind */
+    KEY_STATES,   /* which layers have states in place of attention: a list of truth values; nothing
+                     where the key is absent */
+    KEY_PER_HEAD, /* of all heads with states: divided by the number of these */
     KEY_IGNORED,  /* means nothing here and is harmless */
     KEY_WRITTEN,  /* likewise, for other readers of what we write */
     KEY_NEUTRAL,  /* not supported: must be `number`, where it changes nothing */

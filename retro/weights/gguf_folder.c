@@ -103,14 +103,28 @@ static enum status write_layer_types(struct json_writer *w, const struct gguf *g
     struct gguf_items it = gguf_items_of(find_key(gguf, architecture, row->key));
     struct gguf_value item;
     int64_t windowed;
+    const char *kind = row->kind == KEY_STATES ? "linear_attention" : "sliding_attention";
     put_key_array(w, "layer_types");
     while (gguf_next(&it, &item)) {
         if (item.type != GGUF_BOOL || !gguf_int(&item, &windowed))
             return fail_key(gguf, architecture, row->key,
                             "is neither a number nor a list of truth values", e);
-        put_string(w, windowed ? "sliding_attention" : "full_attention");
+        put_string(w, windowed ? kind : "full_attention");
     }
     put_array_end(w);
+    return STATUS_OK;
+}
+
+static enum status write_per_head(struct json_writer *w, const struct gguf *gguf,
+                                  const struct architecture *architecture,
+                                  const struct key_row *row, struct error *e) {
+    int64_t all = 0, heads = 0;
+    bool there = read_int(find_key(gguf, architecture, row->key), &all) &&
+                 read_int(find_key(gguf, architecture, "ssm.time_step_rank"), &heads);
+    if (!there || heads < 1 || all < heads || all % heads != 0)
+        return fail_key(gguf, architecture, row->key,
+                        "is absent or no multiple of ssm.time_step_rank", e);
+    put_key_int(w, row->name, all / heads);
     return STATUS_OK;
 }
 
@@ -148,6 +162,9 @@ static enum status write_key(struct json_writer *w, const struct gguf *gguf,
         case KEY_SHARE: return write_share(w, gguf, architecture, row, e);
         case KEY_WINDOW: return write_window(w, gguf, architecture, row, e);
         case KEY_PATTERN: return write_pattern(w, gguf, architecture, row, e);
+        case KEY_PER_HEAD: return write_per_head(w, gguf, architecture, row, e);
+        case KEY_STATES:
+            return value ? write_layer_types(w, gguf, architecture, row, e) : STATUS_OK;
         case KEY_INT:
             if (value && !read_int(value, &whole))
                 return fail_key(gguf, architecture, row->key, "is not one whole number", e);
@@ -405,15 +422,16 @@ static bool split_name(struct split_name *name_given, const char *name) {
         name_given->layer = (int)layer;
         at = end + 1;
     }
-    name_given->ending = strrchr(at, '.');
+    name_given->ending = strcmp(at, "ssm_a") == 0 ? at + strlen(at) : strrchr(at, '.');
     if (name_given->ending == NULL ||
-        (strcmp(name_given->ending, ".weight") != 0 && strcmp(name_given->ending, ".bias") != 0))
+        (strcmp(name_given->ending, ".weight") != 0 && strcmp(name_given->ending, ".bias") != 0 &&
+         *name_given->ending != '\0'))
         return false;
     name_given->middle = (struct text_span){at, (size_t)(name_given->ending - at)};
     return true;
 }
 
-/* False: a name without '*' has no bias. */
+/* False: a name without '*' has one ending. */
 static bool join_name(struct gguf_view *view, const struct family_tensor *tensor,
                       const struct split_name *split_name) {
     struct buffer name = {0};
@@ -426,8 +444,9 @@ static bool join_name(struct gguf_view *view, const struct family_tensor *tensor
                       split_name->ending + 1);
     else
         buffer_append_string(&name, tensor->name);
-    bool fits =
-        name.size < sizeof view->name && (star || strcmp(split_name->ending, ".weight") == 0);
+    const char *ending = ends_with(tensor->name, "bias") ? ".bias" : ".weight";
+    bool whole = *split_name->ending == '\0' || strcmp(split_name->ending, ending) == 0;
+    bool fits = name.size < sizeof view->name && (star ? *split_name->ending != '\0' : whole);
     if (fits) memcpy(view->name, name.data, name.size + 1);
     buffer_free(&name);
     return fits;

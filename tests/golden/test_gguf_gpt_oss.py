@@ -92,8 +92,9 @@ def text(s):
 
 def value(v):
     if isinstance(v, list):
-        item = 8 if isinstance(v[0], str) else 5
-        return struct.pack("<IIQ", 9, item, len(v)) + b"".join(text(s) if item == 8 else struct.pack("<i", s) for s in v)
+        item = 8 if isinstance(v[0], str) else 7 if isinstance(v[0], bool) else 5
+        pack = {8: text, 7: lambda s: struct.pack("<B", s), 5: lambda s: struct.pack("<i", s)}[item]
+        return struct.pack("<IIQ", 9, item, len(v)) + b"".join(map(pack, v))
     if isinstance(v, str):
         return struct.pack("<I", 8) + text(v)
     return struct.pack("<If", 6, v) if isinstance(v, float) else struct.pack("<II", 4, v)

@@ -268,7 +268,9 @@ static void put_row(struct gguf_keys *keys, const struct model *model,
         case KEY_WINDOW: keys_put_int(keys, key, (uint32_t)model->spec.window); break;
         case KEY_PATTERN: put_pattern(keys, key, &model->spec); break;
         case KEY_HEAD: keys_put_int(keys, key, (uint32_t)dims_of(model)->head_dim); break;
-        case KEY_SECTIONS: /* of no architecture that is written */
+        case KEY_SECTIONS: /* these of no architecture that is written */
+        case KEY_STATES:
+        case KEY_PER_HEAD:
         case KEY_IGNORED:
         case KEY_NEUTRAL: break;
     }
