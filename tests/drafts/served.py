@@ -9,8 +9,11 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPS = pathlib.Path(os.environ.get("RETRO_DEPS", pathlib.Path.home() / ".cache/retro-server"))
-sys.path.insert(0, str(ROOT / "tools/copyist"))
+sys.path[:0] = [str(ROOT / "tools/copyist"), str(ROOT / "tests")]
 
+import numpy as np  # noqa: E402
+
+import downloaded  # noqa: E402
 import make_copyist  # noqa: E402
 import q4_k  # noqa: E402
 import tasks  # noqa: E402
@@ -125,6 +128,59 @@ def make_t5(folder):
     return Writer({"model": {"path": str(path), "dtype": "f32"}})
 
 
+def delta_tensors(config):
+    """Random weights of Qwen3.5's text part, with delta nets in all layers but every second."""
+    draw, d = np.random.default_rng(7), config["hidden_size"]
+    heads, groups, size = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
+    keys = config["linear_num_key_heads"] * config["linear_key_head_dim"]
+    values = config["linear_num_value_heads"] * config["linear_value_head_dim"]
+
+    def matrix(rows, columns):
+        return draw.standard_normal((rows, columns)) / np.sqrt(columns)
+
+    yield "model.embed_tokens.weight", matrix(config["vocab_size"], d) * 4
+    yield "lm_head.weight", matrix(config["vocab_size"], d) * 3
+    yield "model.norm.weight", np.zeros(d)
+    for i in range(config["num_hidden_layers"]):
+        layer = f"model.layers.{i}."
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            yield f"{layer}{name}.weight", np.zeros(d)
+        for name, rows, columns in (("gate_proj", 64, d), ("up_proj", 64, d), ("down_proj", d, 64)):
+            yield f"{layer}mlp.{name}.weight", matrix(rows, columns)
+        if i % 2:
+            for name, rows in (("q_proj", 2 * heads * size), ("k_proj", groups * size), ("v_proj", groups * size)):
+                yield f"{layer}self_attn.{name}.weight", matrix(rows, d)
+            yield f"{layer}self_attn.o_proj.weight", matrix(d, heads * size)
+            yield f"{layer}self_attn.q_norm.weight", np.zeros(size)
+            yield f"{layer}self_attn.k_norm.weight", np.zeros(size)
+            continue
+        linear = layer + "linear_attn."
+        for name, rows in (("qkv", 2 * keys + values), ("z", values), ("a", config["linear_num_value_heads"]),
+                           ("b", config["linear_num_value_heads"])):
+            yield f"{linear}in_proj_{name}.weight", matrix(rows, d)
+        yield linear + "conv1d.weight", draw.standard_normal((2 * keys + values, 1, 4)) / 2
+        yield linear + "A_log", draw.standard_normal(config["linear_num_value_heads"]) - 2
+        yield linear + "dt_bias", draw.standard_normal(config["linear_num_value_heads"])
+        yield linear + "norm.weight", np.ones(config["linear_value_head_dim"])
+        yield linear + "out_proj.weight", matrix(d, values)
+
+
+def make_delta(folder):
+    """A random model with states: its answers repeat themselves."""
+    path = folder / "delta"
+    if not path.exists():
+        downloaded.write_folder(path, {})
+        for shard in path.glob("model*"):
+            shard.unlink()
+        config = {"model_type": "qwen3_5_text", "num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4,
+                  "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 64, "vocab_size": downloaded.VOCAB,
+                  "max_position_embeddings": 2048, "full_attention_interval": 2, "linear_num_key_heads": 2,
+                  "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4}
+        downloaded.write_safetensors(path / "model.safetensors", dict(delta_tensors(config)))
+        (path / "config.json").write_text(json.dumps(config))
+    return Writer({"model": {"path": str(path)}})
+
+
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 MODELS = {
     "retro": make_retro,
@@ -134,4 +190,5 @@ MODELS = {
     "llama-q4_k": lambda folder: make_quoter(folder, "llama", "q4_k"),
     "moe": lambda folder: make_quoter(folder, "moe", "bf16"),
     "t5": make_t5,
+    "delta": make_delta,
 }

@@ -46,8 +46,8 @@ def test_events_are_joined():
                       "finish_reason": "stop"}
 
 
-def compare(folder, *options):
-    command = [sys.executable, HERE / "differences.py", folder / "models", "--answers", "5", "--models", "llama", *options]
+def compare(folder, *options, model="llama"):
+    command = [sys.executable, HERE / "differences.py", folder / "models", "--answers", "5", "--models", model, *options]
     return subprocess.run(command, capture_output=True, text=True, env=os.environ)
 
 
@@ -59,3 +59,11 @@ def test_guesses_change_nothing(tmp_path):
     assert int(total[1]) >= 5 and int(total[4]) == 0 and int(total[5]) > 0
     other = compare(tmp_path, "--one", "server.max_context=40")
     assert other.returncode == 1 and json.loads(other.stdout.splitlines()[0].split("differ: ")[1])["prompt"]
+
+
+def test_states_change_nothing(tmp_path):
+    """Of a model with delta nets: states that are kept and drafts that are replayed, or neither."""
+    done = compare(tmp_path, "--one", "server.drafts=always", "--other", "server.prefix_cache_mb=0", "--answers", "60", model="delta")
+    assert done.returncode == 0, done.stdout + done.stderr
+    total = done.stdout.splitlines()[-1].split()
+    assert int(total[1]) >= 60 and int(total[4]) == 0 and int(total[6]) > 0
