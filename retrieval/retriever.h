@@ -94,7 +94,12 @@ struct hit {
     int confidence;   /* of OCR in the chunk's least sure page, 1 .. 100; 0: it was not read so */
     float relevance;  /* by a reranker, 0 .. 1; -1: it was not asked */
     struct hit_worth worth;
+    uint64_t version; /* hit_version; 0: nobody asked */
+    int number;       /* by which the prompt that it stands in calls it, from 1; 0: it is in none */
 };
+/* A hash of all that is shown of the hit's document: another one once that has changed. 0: its text
+ * is not at hand. */
+uint64_t hit_version(const struct hit *hit);
 
 /* The names of the lists that a hit was in, into names; returns how many. */
 enum { HIT_LISTS = 3 };
@@ -116,6 +121,7 @@ struct hits {
      * padded with the end-of-document id (docs/spec/retro-data.md 9). NULL when r is 0. */
     int32_t *ids;
     struct snapshot *pinned; /* what list points into */
+    int n_again; /* of passages in a prompt: the last ones stand in an earlier turn of it too */
 };
 void hits_free(struct hits *hits); /* of zeroed ones: nothing */
 
@@ -145,6 +151,28 @@ enum status retriever_make_words(struct retriever *retriever, struct snapshot *s
                                  struct error *e);
 /* From now on queries can be reranked (retriever_choice.rerank). The reranker is borrowed. */
 void retriever_set_reranker(struct retriever *retriever, const struct embedder *reranker);
+/* A passage that was found before, to be shown again. */
+struct recalled {
+    const char *document; /* its stored id; borrowed */
+    uint64_t version, start, end;
+    struct hit hit; /* comes with the passage's number and similarity; once it is recalled, with all
+                       but its ranks */
+    struct snapshot *pinned; /* held for the caller: what `hit` points into; NULL: its document has
+                                changed, has gone, or is not for the asker */
+};
+/* Of a collection on a disk, whose documents are at hand. */
+struct recall {
+    struct recalled *list; /* [n] */
+    int n;
+    const struct filter *filter; /* NULL: all */
+    const struct text_span *excluded;
+    int n_excluded;
+};
+/* Looks at the newest state. Any thread. */
+void retriever_recall(struct retriever *retriever, const struct recall *recall);
+void recalled_release(struct recalled *list, int n);
+/* Whether passages of the retriever's collection can be recalled. */
+bool retriever_recalls(const struct retriever *retriever);
 /* Embeds the texts of all n queries and searches. hits [n] are filled in, free each; after a
  * failure there are none. A query's hits do not depend on the other queries. A query that nobody
  * waits for any more may find anything; STATUS_CANCELLED when these are all. One caller at a time.

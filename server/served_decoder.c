@@ -12,6 +12,7 @@
 #include "server/host/check.h"
 #include "server/host/documents/embedder_model.h"
 #include "server/host/documents/embedder_shared.h"
+#include "server/host/prompt/conversations.h"
 #include "server/host/prompt/prefixes.h"
 
 enum status served_engine_options(struct engine_options *options, const struct config *config,
@@ -33,7 +34,9 @@ enum status served_engine_options(struct engine_options *options, const struct c
         .rerank_candidates = rerank_candidates_of(&config->retrieval),
         .write_without = config->retrieval.away == AWAY_WRITE_WITHOUT,
         .passages = {.template = config->retrieval.template,
+                     .again = config->retrieval.again,
                      .max_tokens = config->retrieval.prompt_tokens,
+                     .max_earlier = config->retrieval.conversation_tokens,
                      .max_pictures = config->retrieval.prompt_pictures},
         .micro_batch_rows = config->parallel.micro_batch_rows,
         .view_seconds = 0.1,
@@ -308,11 +311,14 @@ enum status decoder_part_open(struct decoder_part *part, const struct config *co
     if (documents &&
         (check_mode(config, info, &part->mode, e) || decoder_part_open_documents(part, config, e)))
         return e->status;
+    part->conversations = conversations_open((size_t)config->retrieval.conversations_mb << 20,
+                                             config->server.prefix_sharing == PREFIXES_OF_FILTER);
     return open_engine(part, config, documents, e);
 }
 
 void decoder_part_close(struct decoder_part *part) {
     engine_close(part->engine);
+    conversations_close(part->conversations);
     grammars_close(part->grammars);
     retrieval_thread_close(part->retrieval);
     page_thread_close(part->pages);

@@ -25,9 +25,10 @@ struct decoder_part {
     struct retrieval_thread *retrieval;
     struct tokenizer *cutter; /* that the collection is cut with, where it is not the model's */
     struct document_thread *changes;
-    struct opened_reader reader; /* of the pages of uploads */
-    struct kept_files *files;    /* of the documents */
-    struct page_thread *pages;   /* draws them; NULL: there are no files */
+    struct opened_reader reader;         /* of the pages of uploads */
+    struct kept_files *files;            /* of the documents */
+    struct page_thread *pages;           /* draws them; NULL: there are no files */
+    struct conversations *conversations; /* what chats with the model have read */
     struct engine *engine;
     struct end_ids ends; /* what ends a text */
     struct grammars *grammars;

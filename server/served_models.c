@@ -221,6 +221,9 @@ static enum status serve_decoder(const struct decoder_part *part, const struct c
         .usual_passages = usual_passages(config),
         .attends = attends,
         .passage_tokens = passage_tokens_of(part, config),
+        .conversation_tokens = config->retrieval.conversation_tokens,
+        .conversations = part->conversations,
+        .order_distance = config->retrieval.order_distance,
     };
     out->choice.mode = part->mode;
     return check_context(config, info, &out->limits.context, e);

@@ -13,13 +13,17 @@ enum { MOST_CANDIDATES = 1 << 28, BATCH_CANDIDATES = 1 << 20 };
 
 /* Leaving out. */
 
-static bool is_excluded(const struct retriever_query *query, const struct chunk *chunk) {
-    const char *const names[] = {chunk->path, chunk->document_id, scope_own(chunk->document_id)};
-    for (int i = 0; i < query->n_excluded; i++)
+bool names_are_excluded(const struct text_span *excluded, int n, const char *path, const char *id) {
+    const char *const names[] = {path, id, scope_own(id)};
+    for (int i = 0; i < n; i++)
         for (size_t j = 0; j < ARRAY_COUNT(names); j++)
-            if (span_equals(query->excluded[i], (struct text_span){names[j], strlen(names[j])}))
+            if (span_equals(excluded[i], (struct text_span){names[j], strlen(names[j])}))
                 return true;
     return false;
+}
+
+static bool is_excluded(const struct retriever_query *query, const struct chunk *chunk) {
+    return names_are_excluded(query->excluded, query->n_excluded, chunk->path, chunk->document_id);
 }
 
 /* OCR was not sure enough of a page that the chunk stands on. */

@@ -14,6 +14,9 @@ struct ranked_query {
     int k;             /* hits that are wanted; 0: none */
     struct hits *hits; /* zeroed; filled in */
 };
+/* Whether a document, by its path or its stored id, is one of those to leave out, which are said by
+ * path or by the id that their owner or anyone knows. */
+bool names_are_excluded(const struct text_span *excluded, int n, const char *path, const char *id);
 /* Each gets its best k hits, which do not depend on the other queries. On failure some may have
  * hits. */
 enum status ranking_find(struct collection *collection, const struct ranked_query *queries, int n,

@@ -7,6 +7,7 @@
 
 #include "retrieval/search/query_vectors.h"
 #include "retrieval/search/ranking.h"
+#include "retrieval/search/recall.h"
 #include "retrieval/search/rerank.h"
 #include "retrieval/words/word_demands.h"
 
@@ -254,6 +255,20 @@ enum status retriever_search(struct retriever *retriever, const struct retriever
     free(asked);
     snapshot_release(newest);
     return status;
+}
+
+/* Recalling. */
+
+bool retriever_recalls(const struct retriever *retriever) {
+    return !collection_is_remote(retriever->collection);
+}
+
+void retriever_recall(struct retriever *retriever, const struct recall *recall) {
+    recall_from(retriever->collection, recall);
+}
+
+void recalled_release(struct recalled *list, int n) {
+    for (int i = 0; i < n; i++) snapshot_release(list[i].pinned);
 }
 
 /* Opening. */

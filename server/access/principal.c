@@ -22,6 +22,15 @@ void principal_release(struct principal *principal) {
     *principal = (struct principal){0};
 }
 
+bool principal_scope(const struct principal *principal, bool of_filter, struct buffer *out) {
+    const struct key *key = principal->key;
+    const struct filter *sees = principal_filter(principal);
+    if (key == NULL || (of_filter && sees == NULL)) return false;
+    if (!of_filter) buffer_append(out, key->hash, sizeof key->hash);
+    buffer_append_string(out, filter_text(sees));
+    return true;
+}
+
 bool principal_is_late(const struct principal *principal, double now) {
     return principal->deadline > 0 && now >= principal->deadline;
 }

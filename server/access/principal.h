@@ -26,6 +26,10 @@ void principal_release(struct principal *principal);
 static inline struct filter *principal_filter(const struct principal *principal) {
     return principal->key ? key_filter(principal->key) : NULL;
 }
+/* Appends what tells clients apart that take over nothing of each other's: their key's hash, or
+ * nothing of it where clients of one filter share (`of_filter`), and the filter, since what was
+ * found by one filter is not for another. False: nothing tells the client apart. */
+bool principal_scope(const struct principal *principal, bool of_filter, struct buffer *out);
 bool principal_is_late(const struct principal *principal, double now);
 /* Tokens that were read and written for it. */
 void principal_charge(const struct principal *principal, int64_t tokens_read,

@@ -21,6 +21,7 @@
 #include "server/reading/embedding_thread.h"
 #include "server/schedule/engine.h"
 
+struct conversations;
 struct grammars;
 struct json_writer;
 struct kept;
@@ -61,9 +62,12 @@ struct served_model {
     struct retrieval_choice choice; /* when a request does not say; its mode is never auto */
     int rerank_candidates;          /* hits that the reranker reads; 0: there is none */
     int usual_neighbors,
-        usual_passages; /* of a chunk, and of a prompt, where the choice's k is 0 */
-    bool attends;       /* it has chunked cross attention, and can read its collection by it */
-    int passage_tokens; /* of all passages in one prompt, rows of their pictures included */
+        usual_passages;      /* of a chunk, and of a prompt, where the choice's k is 0 */
+    bool attends;            /* it has chunked cross attention, and can read its collection by it */
+    int passage_tokens;      /* of the passages of a turn, rows of their pictures included */
+    int conversation_tokens; /* of those of all earlier turns in a prompt */
+    struct conversations *conversations; /* what chats with the model have read */
+    double order_distance; /* of scores, where passages may go before others (passage_order.h) */
 };
 
 /* A model that embeds texts. Likewise. */

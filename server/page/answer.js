@@ -51,7 +51,7 @@ function describeSupport({ judged }, sources) {
   if (judged === undefined) return "";
   if (judged.support === null) return "Nothing was read for this sentence.";
   if (judged.support < SUPPORTED) return "The sources hardly support this sentence.";
-  const passage = sources.chunks.get(judged.chunk)?.[judged.passage - 1];
+  const passage = sources.findNumbered(judged.chunk, judged.passage);
   const most = passage === undefined ? "" : `, most by source ${sources.passages[passage].number}`;
   const times = judged.support > 0.999 ? "more than 1000" : (1 / (1 - judged.support)).toFixed(1);
   return `The sources make all parts of this sentence ${times} times as likely, or more${most}.`;

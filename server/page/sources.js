@@ -43,6 +43,7 @@ export class Sources {
   add(entries) {
     for (const entry of entries) {
       this.chunks.set(entry.chunk, entry.neighbors.map((neighbor) => this.place(neighbor)));
+      for (const earlier of entry.earlier ?? []) this.place(earlier);
     }
     const n = this.passages.length;
     this.element.hidden = false;
@@ -88,6 +89,13 @@ export class Sources {
   find(one) {
     const key = keyOf(one);
     return this.passages.findIndex((passage) => passage.key === key);
+  }
+
+  // Passage `number` of a chunk: by the number that the prompt gave it, which goes on over a conversation, or by its
+  // place among neighbours, which have none. Undefined: it is not there.
+  findNumbered(chunk, number) {
+    const read = this.chunks.get(chunk) ?? [];
+    return read.find((index) => this.passages[index].neighbor.number === number) ?? read[number - 1];
   }
 
   // A citation was followed.

@@ -110,6 +110,21 @@ static void note_search(struct retrieval_thread *thread, int n, double start, do
     pthread_mutex_unlock(&thread->lock);
 }
 
+/* Recalls what was read before, and notes of what state the lookup's hits are. */
+static void recall(struct retrieval_thread *thread, struct lookup *lookup) {
+    uint64_t version = 0;
+    const char *latest = NULL;
+    retriever_recall(thread->retriever, lookup->recall);
+    for (int i = 0; i < lookup->n; i++) {
+        for (int j = 0; j < lookup->hits[i].n; j++) {
+            struct hit *hit = &lookup->hits[i].list[j];
+            if (latest == NULL || hit->source.text != latest) version = hit_version(hit);
+            latest = hit->source.text;
+            hit->version = version;
+        }
+    }
+}
+
 static void search(struct retrieval_thread *thread, int n, int n_queries) {
     struct error e = {0};
     struct retriever_query *queries = xcalloc((size_t)n_queries, sizeof *queries);
@@ -134,6 +149,7 @@ static void search(struct retrieval_thread *thread, int n, int n_queries) {
         struct lookup *lookup = thread->batch[i];
         if (status == STATUS_OK) memcpy(lookup->hits, hits + at, (size_t)lookup->n * sizeof *hits);
         at += lookup->n;
+        if (status == STATUS_OK && lookup->recall) recall(thread, lookup);
         finish(lookup, status, &e);
     }
     free(queries);

@@ -19,6 +19,8 @@ struct lookup {
     /* The collection that is searched. NULL: the newest, which is put here and held for the asker;
      * the next lookup of the same request then searches the same. */
     struct snapshot *snapshot;
+    const struct recall *recall; /* beside the queries, whose hits then have their versions; NULL:
+                                    nothing is recalled */
     const atomic_bool
         *cancelled; /* true: nobody waits any more, the lookup is skipped with STATUS_CANCELLED */
     enum status status;

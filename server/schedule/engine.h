@@ -76,6 +76,9 @@ struct engine_metrics {
     struct session_blocks blocks; /* of keys and values */
     int64_t prefix_queries;       /* tokens of prompts that were looked for among kept rows */
     int64_t prefix_hits;          /* of these, tokens whose rows were taken over */
+    int64_t passages_kept;        /* of earlier turns, in prompts of their conversations */
+    int64_t passages_again;       /* that were found again and named by their numbers */
+    int64_t passages_gone;        /* that were not shown again: they had changed or gone */
     struct draft_counts drafts;
     int64_t lookups_ahead; /* of neighbours of chunks that were not complete yet */
     int64_t lookups_used;  /* of these, those whose chunk became what was foretold */

@@ -93,6 +93,7 @@ static void write_queries(struct engine_sequence *sequence, int first, int n) {
 enum status engine_ask(struct engine_sequence *sequence, int first, int n, struct error *e) {
     struct lookup *lookup = &sequence->lookup.job;
     lookup->n = n;
+    lookup->recall = first == 0 && sequence->lookup.recall.list ? &sequence->lookup.recall : NULL;
     lookup->hits = sequence->sequence->answer.found + first;
     lookup->cancelled = &sequence->sequence->cancelled;
     lookup->done = lookup_done;

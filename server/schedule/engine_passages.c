@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/schedule/earlier_passages.h"
 #include "server/schedule/scoring.h"
 #include "server/schedule/told_attention.h"
 
@@ -72,6 +73,8 @@ struct composition {
     struct passage_picture *pictures; /* [n_pictures] that may stand in it */
     int *places;                      /* [n_pictures] in the sequence's s->found.job->set */
     int n_pictures;
+    struct earlier_passages earlier;
+    struct passage_order order;
     struct passages passages;
     struct picture_set *set; /* a reference: of all its pictures; NULL: it has none */
     struct tokens all;
@@ -80,7 +83,9 @@ struct composition {
 static void composition_open(struct composition *composition,
                              const struct engine_sequence *sequence, struct hits *hits) {
     size_t most = sequence->found.job ? (size_t)sequence->found.job->n : 0;
-    *composition = (struct composition){.hits = hits};
+    const struct sequence_request *asked = &sequence->sequence->asked;
+    *composition = (struct composition){.hits = hits, .order = asked->order};
+    composition->order.before = turn_key_add(asked->order.before, asked->place.before);
     composition->pictures = xcalloc(most + 1, sizeof *composition->pictures);
     composition->places = xcalloc(most + 1, sizeof *composition->places);
     composition->n_pictures =
@@ -90,6 +95,7 @@ static void composition_open(struct composition *composition,
 static void composition_close(struct composition *composition) {
     free(composition->pictures);
     free(composition->places);
+    earlier_close(&composition->earlier);
     passages_free(&composition->passages);
     picture_set_release(composition->set);
     tokens_free(&composition->all);
@@ -112,28 +118,38 @@ static void join_pictures(const struct engine_sequence *sequence, struct composi
     free(chosen);
 }
 
+/* The prompt with passages in their places in it. */
+static enum status place_passages(const struct engine_sequence *sequence,
+                                  struct composition *composition, struct error *e) {
+    const struct sequence_place *place = &sequence->sequence->asked.place;
+    enum status status =
+        earlier_place(&composition->earlier, place, &composition->passages, &composition->all, e);
+    if (status || composition->set == NULL) return status;
+    return picture_set_merge(composition->set, &composition->all, e);
+}
+
 /* The prompt, or the encoder's source, with the passages that fit `room` more rows. */
 static enum status compose(const struct engine_sequence *sequence, struct composition *composition,
                            int room, struct error *e) {
     const struct engine_options *options = &sequence->engine->o;
     const struct sequence_request *asked = &sequence->sequence->asked;
-    const struct sequence_place *place = &asked->place;
-    const struct passage_sources from = {composition->hits, composition->pictures,
-                                         composition->n_pictures};
+    const struct earlier_passages *earlier = &composition->earlier;
+    const struct passage_sources from = {.hits = composition->hits,
+                                         .pictures = composition->pictures,
+                                         .n_pictures = composition->n_pictures,
+                                         .earlier = earlier->list,
+                                         .n_earlier = earlier->n,
+                                         .order = &composition->order,
+                                         .last_number = earlier->last_number};
     struct passages *passages = &composition->passages;
     bool encodes = asked->n_source > 0;
+    room -= earlier->n_tokens;
     if (passages_write(&options->passages, options->tokenizer, &from, room, passages, e))
         return e->status;
     join_pictures(sequence, composition);
     composition->all.n = 0;
-    if (passages->n > 0 && place->compose) {
-        struct placed_text placed = {{passages->text.data, passages->text.size},
-                                     passages->foreign.data};
-        enum status status = place->compose(place->context, placed, &composition->all, e);
-        return status || composition->set == NULL
-                   ? status
-                   : picture_set_merge(composition->set, &composition->all, e);
-    }
+    if (asked->place.compose && (earlier->n > 0 || passages->text.size > 0))
+        return place_passages(sequence, composition, e);
     if (passages->n_pictures > 0 && picture_set_merge(composition->set, &passages->ids, e))
         return e->status;
     compose_before(options->tokenizer, encodes ? asked->source : asked->prompt,
@@ -148,9 +164,15 @@ static enum status compose_within(const struct engine_sequence *sequence,
     bool encodes = asked->n_source > 0;
     int most = sequence->engine->o.max_context - (encodes ? 0 : asked->max_tokens);
     int room = most - (encodes ? asked->n_source : asked->n_prompt);
-    enum status status = compose(sequence, composition, room, e);
-    while (status == STATUS_OK && composition->passages.n > 0 && composition->all.n > most) {
-        room -= composition->all.n - most;
+    enum status status = earlier_choose(sequence, room, &composition->earlier, e);
+    if (status == STATUS_OK) status = compose(sequence, composition, room, e);
+    while (status == STATUS_OK && composition->all.n > most) {
+        if (composition->passages.text.size > 0)
+            room -= composition->all.n - most;
+        else if (composition->earlier.n > 0)
+            earlier_drop(sequence, &composition->earlier);
+        else
+            break;
         status = compose(sequence, composition, room, e);
     }
     return status;
@@ -160,7 +182,8 @@ static enum status compose_within(const struct engine_sequence *sequence,
 static void show_passages(struct hits *hits, struct passages *passages) {
     free(hits->list);
     hits->list = passages->list;
-    hits->n = passages->n;
+    hits->n = passages->n + passages->n_again;
+    hits->n_again = passages->n_again;
     passages->list = NULL;
 }
 
@@ -221,31 +244,53 @@ static void take_composed(struct engine_sequence *sequence, struct composition *
     all->ids = NULL;
 }
 
-/* Tokens of the composed text before its passages: those that it shares with the text as it was
- * asked. Within a text a passage may begin a token before or behind where it does by itself. */
-static int count_before(const struct engine_sequence *sequence, const struct passages *passages,
-                        const struct tokens *all) {
-    const struct sequence_request *asked = &sequence->sequence->asked;
-    const int32_t *ids = asked->n_source > 0 ? asked->source : asked->prompt;
-    int n = asked->n_source > 0 ? asked->n_source : asked->n_prompt,
-        most = all->n - passages_rows(passages), same = 0;
-    if (asked->place.compose == NULL)
-        return n > 0 && tokenizer_is_special(sequence->engine->o.tokenizer, ids[0]) ? 1 : 0;
+static int count_same(const struct tokens *all, int most, const int32_t *ids, int n) {
+    int same = 0;
     while (same < min_int(n, most) && all->ids[same] == ids[same]) same++;
     return same;
+}
+
+/* Tokens of the composed text before its passages: those that it shares with the text without
+ * these. Within a text a passage may begin a token before or behind where it does by itself. */
+static enum status count_before(const struct engine_sequence *sequence,
+                                const struct composition *composition, int *n_before,
+                                struct error *e) {
+    const struct sequence_request *asked = &sequence->sequence->asked;
+    const struct tokens *all = &composition->all;
+    const int32_t *ids = asked->n_source > 0 ? asked->source : asked->prompt;
+    int n = asked->n_source > 0 ? asked->n_source : asked->n_prompt,
+        most = all->n - passages_rows(&composition->passages);
+    struct tokens without = {0};
+    enum status status = STATUS_OK;
+    if (asked->place.compose == NULL) {
+        *n_before = n > 0 && tokenizer_is_special(sequence->engine->o.tokenizer, ids[0]) ? 1 : 0;
+    } else if (composition->earlier.n == 0) {
+        *n_before = count_same(all, most, ids, n);
+    } else {
+        status = earlier_place(&composition->earlier, &asked->place, NULL, &without, e);
+        if (status == STATUS_OK && composition->set)
+            status = picture_set_merge(composition->set, &without, e);
+        *n_before = count_same(all, most, without.ids, without.n);
+    }
+    tokens_free(&without);
+    return status;
 }
 
 /* Puts passages into the prompt; *hits becomes those that are there. */
 static enum status read_passages(struct engine_sequence *sequence, struct hits *hits,
                                  struct error *e) {
     struct composition composition;
+    int before = 0;
     composition_open(&composition, sequence, hits);
     enum status status = compose_within(sequence, &composition, e);
+    if (status == STATUS_OK && sequence->sequence->asked.told_rows != TOLD_NO_ROWS)
+        status = count_before(sequence, &composition, &before, e);
     if (status == STATUS_OK) {
-        told_attention_place(sequence, composition.passages.ends, composition.passages.n,
-                             count_before(sequence, &composition.passages, &composition.all));
+        told_attention_place(sequence, composition.passages.ends, composition.passages.n, before);
         engine_tell_found(sequence, composition.pictures, composition.n_pictures);
         show_passages(hits, &composition.passages);
+        passage_order_note(&composition.order, hits->list, hits->n - hits->n_again);
+        engine_keep_turn(sequence, &composition.earlier, hits);
         take_composed(sequence, &composition);
     }
     composition_close(&composition);
@@ -289,6 +334,7 @@ void engine_seek_passages(struct engine_sequence *sequence) {
         return;
     }
     write_query(sequence);
+    engine_recall(sequence);
     engine_look_up(sequence, PARKED_FOR_PASSAGES, sequence->passages.n_searched, 1);
 }
 

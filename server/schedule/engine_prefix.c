@@ -77,12 +77,9 @@ static bool is_coming(const struct engine_sequence *sequence, int found) {
  * nothing tells them apart. A key's hash stays when the file of keys is read again; with another
  * filter it is another scope, since what was found by the first may stand in prompts. */
 uint32_t engine_scope(struct engine *engine, const struct engine_sequence *sequence) {
-    const struct key *key = sequence->sequence->asked.principal.key;
     struct buffer who = {0};
-    const struct filter *sees = key ? key_filter(key) : NULL;
-    if (key == NULL || (engine->o.prefixes_of_filter && sees == NULL)) return 0;
-    if (!engine->o.prefixes_of_filter) buffer_append(&who, key->hash, sizeof key->hash);
-    buffer_append_string(&who, filter_text(sees));
+    if (!principal_scope(&sequence->sequence->asked.principal, engine->o.prefixes_of_filter, &who))
+        return 0;
     uint64_t first = hash_bytes(who.data, who.size, 0), second = hash_bytes(who.data, who.size, 1);
     buffer_free(&who);
     if (key_set_add(&engine->scopes, first, second))

@@ -8,6 +8,7 @@
  *   engine_lookup.c   neighbours and passages on their way from the retrieval thread
  *   engine_ahead.c     neighbours of a chunk whose end is foretold
  *   engine_passages.c  passages in the prompt, sought once or again and again
+ *   earlier_passages.c  those of a conversation's earlier turns
  *   engine_quotes.c    what an answer may quote, and what it has quoted
  *   engine_found.c     found pictures, from their files to their places in a prompt
  *   engine_pictures.c  the rows of pictures in prompts

@@ -14,6 +14,7 @@ static bool quotes(const struct engine_sequence *sequence) {
 }
 
 static const struct hit *hit_of(const struct engine_sequence *sequence, int entry, int hit) {
+    if (entry == QUOTES_EARLIER) return &sequence->sequence->answer.earlier[hit];
     return &sequence->sequence->answer.found[entry].list[hit];
 }
 
@@ -22,7 +23,7 @@ static bool is_known(const struct engine_sequence *sequence, const struct hit *h
     const struct guide_part *guide = &sequence->guide;
     for (int i = 0; hit->path && i < guide->n_passages; i++) {
         const struct quotable_passage *passage = &guide->passages[i];
-        if (passage->entry < 0) continue;
+        if (passage->entry == QUOTES_GIVEN) continue;
         const struct hit *known = hit_of(sequence, passage->entry, passage->hit);
         if (known->path && known->start == hit->start && passage->size == size &&
             strcmp(known->document, hit->document) == 0)
@@ -54,8 +55,11 @@ static enum status add_hit(struct engine_sequence *sequence, int entry, int hit,
 enum status engine_quote_passages(struct engine_sequence *sequence, int j, struct error *e) {
     const struct hits *hits = &sequence->sequence->answer.found[j];
     enum status status = STATUS_OK;
+    const struct sequence_answer *answer = &sequence->sequence->answer;
     for (int i = 0; quotes(sequence) && i < hits->n && status == STATUS_OK; i++)
         status = add_hit(sequence, j, i, hits->list[i].text, e);
+    for (int i = 0; quotes(sequence) && i < answer->n_earlier && status == STATUS_OK; i++)
+        status = add_hit(sequence, QUOTES_EARLIER, i, answer->earlier[i].text, e);
     return status;
 }
 
@@ -106,7 +110,7 @@ enum status engine_quote_given(struct engine_sequence *sequence, struct error *e
         text.size = count_read(sequence, given, asked->given_ids + (ptrdiff_t)i * length);
         bool torn = text.size > 0 && text.size < given.size && !is_blank(given.text[text.size]) &&
                     !is_blank(given.text[text.size - 1]);
-        status = add_passage(sequence, (struct quotable_passage){.entry = -1, .hit = i},
+        status = add_passage(sequence, (struct quotable_passage){.entry = QUOTES_GIVEN, .hit = i},
                              &(struct passage_text){.text = text, .torn_end = torn}, e);
     }
     return status;

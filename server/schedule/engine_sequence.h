@@ -34,6 +34,7 @@ struct lookup_part {
     int n_neighbors;                   /* chunks that have theirs, perhaps not yet published */
     struct filter *filter; /* held: of its searches, the request's and its principal's */
     struct lookup job;     /* keeps the snapshot of the first for all */
+    struct recall recall;  /* of passages of earlier turns, with the first; list NULL: none */
     struct buffer query;
 };
 

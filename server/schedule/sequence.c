@@ -66,6 +66,34 @@ void sequence_prepare(struct sequence *sequence, const struct sequence_rows *row
     if (asked->told_rows != TOLD_NO_ROWS) prepare_shares(sequence, rows);
 }
 
+/* Conversations. */
+
+struct sequence_conversation sequence_conversation_copy(const struct sequence_conversation *from) {
+    struct sequence_conversation copy = *from;
+    copy.turns = xcalloc((size_t)from->n + 1, sizeof *copy.turns);
+    for (int i = 0; i < from->n; i++) {
+        copy.turns[i] = from->turns[i];
+        read_turn_hold(copy.turns[i].turn);
+    }
+    return copy;
+}
+
+void sequence_conversation_free(struct sequence_conversation *conversation) {
+    for (int i = 0; i < conversation->n; i++) read_turn_release(conversation->turns[i].turn);
+    free(conversation->turns);
+}
+
+const struct hit *sequence_passage(const struct sequence *sequence, int j, int number) {
+    const struct sequence_answer *answer = &sequence->answer;
+    for (int i = 0; i < answer->found[j].n; i++)
+        if (answer->found[j].list[i].number == number) return &answer->found[j].list[i];
+    for (int i = 0; i < answer->n_earlier; i++)
+        if (answer->earlier[i].number == number) return &answer->earlier[i];
+    return NULL;
+}
+
+/* References. */
+
 void sequence_hold(struct sequence *sequence) { atomic_fetch_add(&sequence->references, 1); }
 
 static void free_given(struct text_span *given, int n) {
@@ -91,6 +119,7 @@ static void request_clear(struct sequence_request *asked) {
     free(asked->predicted);
     sequence_release(asked->comparison);
     free((char *)(uintptr_t)asked->place.query.text);
+    sequence_conversation_free(&asked->place.conversation);
     principal_release(&asked->principal);
     grammar_release(asked->grammar);
     if (asked->place.close) asked->place.close(asked->place.context);
@@ -99,6 +128,9 @@ static void request_clear(struct sequence_request *asked) {
 static void answer_clear(struct sequence_answer *answer) {
     for (int j = 0; j < answer->found_room; j++) hits_free(&answer->found[j]);
     for (int j = 0; j < answer->n_searches; j++) found_pictures_free(&answer->seen[j]);
+    recalled_release(answer->recalled, answer->n_recalled);
+    free(answer->recalled);
+    free(answer->earlier);
     pthread_mutex_destroy(&answer->lock);
     buffer_free(&answer->text);
     free(answer->ids);

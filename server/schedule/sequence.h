@@ -18,6 +18,7 @@
 #include "retro/text/tokenizer.h"
 #include "server/access/principal.h"
 #include "server/host/options/retrieval_choice.h"
+#include "server/host/prompt/passage_order.h"
 #include "server/pictures/found_pictures.h"
 #include "server/pictures/picture_set.h"
 #include "server/schedule/drafts/draft_table.h"
@@ -53,15 +54,32 @@ struct placed_text {
                             elsewhere */
 };
 
+/* Earlier turns of a conversation, whose passages stand where they stood. */
+struct sequence_conversation {
+    struct conversations *conversations; /* borrowed; NULL: nothing is kept */
+    struct turn_key key;                 /* of the user's last message */
+    int said;                            /* how many the user has said before that */
+    struct earlier_turn {
+        struct read_turn *turn; /* a reference */
+        int said;
+        bool stands; /* the prompt has its message */
+    } * turns;       /* [n] owned, in their order */
+    int n;
+};
+struct sequence_conversation sequence_conversation_copy(const struct sequence_conversation *from);
+void sequence_conversation_free(struct sequence_conversation *conversation);
+
 /* How passages stand in a prompt. Zeroed: before it, sought by its end. */
 struct sequence_place {
     struct text_span query; /* owned: what they are sought by; text NULL: the prompt's end */
-    /* Appends the whole prompt with these passages in it to *ids. The engine's thread calls it.
-     * NULL: they stand before the prompt. */
-    enum status (*compose)(const void *context, struct placed_text passages, struct tokens *ids,
-                           struct error *e);
-    int pictures_before; /* of the request's, how many stand before them */
-    void *context;       /* owned, let go of by `close` */
+    /* Appends the whole prompt to *ids, with passages [conversation.n + 1]: those of earlier turns
+     * and its own. The engine's thread calls it. NULL: its own stand before the prompt. */
+    enum status (*compose)(const void *context, const struct placed_text *passages,
+                           struct tokens *ids, struct error *e);
+    struct sequence_conversation conversation;
+    struct text_span before; /* in the context: what stands before its own, without earlier ones */
+    int pictures_before;     /* of the request's, how many stand before them */
+    void *context;           /* owned, let go of by `close` */
     void (*close)(void *context);
 };
 
@@ -121,6 +139,7 @@ struct sequence_request {
     struct text_span
         *excluded; /* [n_excluded] owned, and so are the names: documents that searches leave out */
     int n_excluded;
+    struct passage_order order; /* of its passages, as far as who asks decides */
     struct sequence_place place;
     enum told_rows told_rows; /* all of them where what is read is sought once; those that write
                                  the answer in any case */
@@ -149,9 +168,11 @@ static inline bool sequence_reads_passages(const struct sequence_request *asked)
     return asked->passages.search || asked->passages.n_given > 0;
 }
 
+enum { QUOTES_GIVEN = -1, QUOTES_EARLIER = -2 };
 /* A quote in an answer, and where it was taken from. */
 struct sequence_quote {
-    int entry, hit;              /* of `found`; entry -1: a text that the asker gave */
+    int entry, hit;              /* of `found`, or QUOTES_GIVEN: a text that the asker gave, or
+                                    QUOTES_EARLIER: of `earlier` */
     size_t start, end;           /* bytes, counted from where the text of the hit begins */
     size_t text_start, text_end; /* bytes of the answer's text */
 };
@@ -197,11 +218,16 @@ struct sequence_answer {
     int chunks_room;  /* the same, whatever passages are put into the prompt */
     /* Passages that were found for the prompt, n_searches times, and then the neighbours of each
      * chunk. */
-    struct hits *found;            /* [n_searches + chunks] */
-    int n_searches;                /* at most */
-    struct found_pictures *seen;   /* [n_searches] the pictures among these passages */
-    int *search_rows;              /* [n_searches] the row from which on these passages are read */
-    int found_room;                /* entries of found */
+    struct hits *found;          /* [n_searches + chunks] */
+    int n_searches;              /* at most */
+    struct found_pictures *seen; /* [n_searches] the pictures among these passages */
+    int *search_rows;            /* [n_searches] the row from which on these passages are read */
+    int found_room;              /* entries of found */
+    /* Passages of earlier turns, and which of them stand in the prompt by their numbers: known with
+     * the first search. */
+    struct recalled *recalled; /* [n_recalled] */
+    struct hit *earlier;       /* [n_earlier] */
+    int n_recalled, n_earlier;
     struct sequence_quote *quotes; /* [n_quotes] in their order, once it is finished */
     int n_quotes;
     atomic_bool
@@ -246,3 +272,6 @@ void sequence_detach(struct sequence *sequence);
 /* The first row that reads entry j of what was found: the row that closes the chunk; of passages
  * that the prompt began with 0, of later ones the last row that was read anew. */
 int sequence_found_row(const struct sequence *sequence, int j);
+/* The passage that stands in the prompt by this number, of search j or of an earlier turn; NULL:
+ * there is none. */
+const struct hit *sequence_passage(const struct sequence *sequence, int j, int number);

@@ -150,6 +150,83 @@ static void test_budget(void **state) {
     tokenizer_close(t);
 }
 
+/* Hits that earlier turns have are named behind the others, once, and numbers go on. */
+static void test_again(void **state) {
+    struct tokenizer *t = open_bytes();
+    struct hit found[] = {hit_of("b", text, "Yes", 0.9F), hit_of("a", text, "last", 0.8F),
+                          hit_of("a", text, "first", 0.7F), hit_of("b", text, "Is it", 0.6F)};
+    struct hit earlier[] = {hit_of("a", text, "The first sentence.", 0),
+                            hit_of("b", text, "Is it (the second?) Yes!", 0)};
+    struct hits hits = {.list = found, .n = ARRAY_COUNT(found)};
+    struct passage_options o = {.template = "[{number}] {title}: {text}\n",
+                                .again = "[{number}] {title} again\n",
+                                .max_tokens = 100};
+    struct passage_sources from = {
+        .hits = &hits, .earlier = earlier, .n_earlier = ARRAY_COUNT(earlier), .last_number = 7};
+    struct passages out = {0}, shown = {0};
+    struct error e = {0};
+    (void)state;
+    earlier[0].number = 3;
+    earlier[1].number = 2;
+    if (passages_write(&o, t, &from, 1000, &out, &e)) fail_msg("%s", e.text);
+    buffer_append(&out.text, "", 1);
+    assert_string_equal(out.text.data, "[8] a: The last one\n[2] b again\n[3] a again\n");
+    assert_int_equal(out.n, 1);
+    assert_int_equal(out.n_again, 2);
+    assert_true(out.list[1].similarity == 0.9F && out.list[2].similarity == 0.7F);
+
+    if (passages_show(&o, t, &(struct shown_passages){out.list, 1, 2}, &shown, &e))
+        fail_msg("%s", e.text);
+    buffer_append(&shown.text, "", 1);
+    assert_string_equal(shown.text.data, out.text.data);
+    assert_int_equal(shown.ids.n, out.ids.n);
+
+    /* Of a document that has changed since nothing is read again; nor where there is no room. */
+    earlier[0].version = 1;
+    o.max_tokens = 30;
+    if (passages_write(&o, t, &from, 1000, &out, &e)) fail_msg("%s", e.text);
+    assert_int_equal(out.n, 0);
+    assert_int_equal(out.n_again, 1);
+    o.max_tokens = 5;
+    if (passages_write(&o, t, &from, 1000, &out, &e)) fail_msg("%s", e.text);
+    assert_int_equal(out.n + out.n_again, 0);
+    passages_free(&out);
+    passages_free(&shown);
+    tokenizer_close(t);
+}
+
+static void expect_order(const struct passage_order *order, const char *expected) {
+    struct hit list[] = {hit_of("a", text, "last", 0.9F), hit_of("b", text, "Yes", 0.7F),
+                         hit_of("b", text, "last", 0.88F), hit_of("c", text, "Yes", 0.86F),
+                         hit_of("d", text, "Yes", 0.5F)};
+    char found[ARRAY_COUNT(list) + 1] = {0};
+    for (size_t i = 0; i < ARRAY_COUNT(list); i++) list[i].relevance = -1;
+    passage_order_choose(order, list, ARRAY_COUNT(list));
+    for (size_t i = 0; i < ARRAY_COUNT(list); i++) found[i] = list[i].document[0];
+    assert_string_equal(found, expected);
+}
+
+/* Documents go before others that are hardly better, where a prompt was read so before. */
+static void test_order(void **state) {
+    struct conversations *known = conversations_open(1 << 20, false);
+    struct passage_order order = {.known = known, .distance = 0.05}, other = order;
+    struct hit read[] = {hit_of("c", text, "Yes", 0), hit_of("a", text, "last", 0)},
+               last[] = {hit_of("d", text, "Yes", 0)};
+    (void)state;
+    other.before.first = 1;
+    expect_order(&order, "abbcd");
+    passage_order_note(&order, read, 2);
+    expect_order(&order, "cabbd");
+    expect_order(&other, "abbcd");
+    expect_order(&(struct passage_order){0}, "abbcd");
+    /* d is too far behind. */
+    passage_order_note(&other, last, 1);
+    expect_order(&other, "abbcd");
+    order.distance = 0.03;
+    expect_order(&order, "abbcd");
+    conversations_close(known);
+}
+
 /* Pictures of documents a and b and of one that is not found, of 100, 50 and 10 rows; *stand has a
  * letter for each that stands, in the order of the text. */
 static void expect_pictures(const struct tokenizer *t, int room, const char *expected,
@@ -160,7 +237,8 @@ static void expect_pictures(const struct tokenizer *t, int room, const char *exp
     struct passage_picture pictures[] = {{"a", 100, true}, {"b", 50, true}, {"c", 10, true}};
     struct picture_words words = {.text = {.data = (char[]){"(p)"}, .size = 3}};
     struct passage_options o = {.template = "{number}{text}\n", .max_tokens = 100, .words = &words};
-    struct passage_sources from = {&hits, pictures, ARRAY_COUNT(pictures)};
+    struct passage_sources from = {
+        .hits = &hits, .pictures = pictures, .n_pictures = ARRAY_COUNT(pictures)};
     struct passages out = {0};
     struct error e = {0};
     for (int i = 0; i < 3; i++) tokens_append(&words.ids, 7 + i, 0);
@@ -203,8 +281,12 @@ static void test_pictures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sentences),          cmocka_unit_test(test_no_sentence_is_near),
-        cmocka_unit_test(test_joined_and_ordered), cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_sentences),
+        cmocka_unit_test(test_no_sentence_is_near),
+        cmocka_unit_test(test_joined_and_ordered),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_again),
+        cmocka_unit_test(test_order),
         cmocka_unit_test(test_pictures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,13 +18,19 @@
 
 /* Open. */
 
+/* Tokens that passages may take in the prompt: of its own turn, and of earlier ones. */
+static int count_reserved(const struct served_model *model, const struct chat_place *place) {
+    if (place == NULL) return 0;
+    return model->passage_tokens + (place->n > 1 ? model->conversation_tokens : 0);
+}
+
 /* An answer of no length given takes what passages leave of the context, and half of it at least.
  */
 static bool choose_length(struct chat_answer *answer, const struct chat_prompt *prompt,
                           int *max_tokens, struct failure *failure) {
     int context = answer->base.model->limits.context, n_prompt = prompt->ids.n,
         room = max_int(context - n_prompt, 1);
-    int reserved = prompt->place ? min_int(answer->base.model->passage_tokens, room / 2) : 0;
+    int reserved = min_int(count_reserved(answer->base.model, prompt->place), room / 2);
     int64_t wanted =
         answer->request.max_tokens ? answer->request.max_tokens - answer->written : room - reserved;
     answer->clamped = answer->request.clamps && wanted > room - reserved;
@@ -153,7 +159,8 @@ static bool open_choice(struct chat_answer *answer, const struct chat_prompt *pr
 
 bool chat_make_prompt(const struct chat_answer *answer, struct chat_prompt *prompt,
                       enum call_format *format, struct failure *failure) {
-    *prompt = (struct chat_prompt){.pictures = answer->pictures ? answer->pictures->set : NULL};
+    *prompt = (struct chat_prompt){.pictures = answer->pictures ? answer->pictures->set : NULL,
+                                   .who = &answer->principal};
     return chat_prompt_make(answer->base.model, &answer->request, prompt, format, failure);
 }
 

@@ -63,13 +63,14 @@ struct chat_answer {
 struct chat_prompt {
     struct tokens ids;
     struct picture_set *pictures; /* borrowed; NULL: none */
+    const struct principal *who;  /* borrowed: who asks */
     bool thinks;                  /* the prompt ends within the model's thoughts */
     bool thought;                 /* or behind them */
     struct chat_place
         *place; /* of found passages, NULL: none are sought, or the model reads none as text */
 };
 void chat_prompt_free(struct chat_prompt *prompt);
-/* *out has the pictures, and can be freed either way. */
+/* *out has the pictures and who asks, and can be freed either way. */
 bool chat_prompt_make(const struct served_model *model, const struct chat_request *request,
                       struct chat_prompt *out, enum call_format *format, struct failure *failure);
 

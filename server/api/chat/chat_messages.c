@@ -266,16 +266,18 @@ static bool make_messages(const struct json *messages, const struct template_ski
     struct json_writer w;
     struct error e;
     bool ok = true;
+    int next_mark = 0;
     put_begin(&w, &text);
     put_array(&w);
     size_t dropped = 0, to_drop = (size_t)skills->dropped;
     for (size_t i = 0; ok && i < json_count(messages); i++) {
+        char room[CHAT_MARK_BYTES];
+        const char *mark = chat_place_mark(place, json_item(messages, i), &next_mark, room);
         if (dropped < to_drop && is_droppable(messages, i)) {
             dropped++;
             continue;
         }
         ok = check_message(json_item(messages, i), i, skills->pictures, failure);
-        const char *mark = place && json_item(messages, i) == place->message ? place->mark : NULL;
         bool moved = i > 0 && skills->first_system && is_system(json_item(messages, i));
         if (ok) put_message(&w, json_item(messages, i), skills, mark, moved ? "user" : NULL);
     }
@@ -357,14 +359,19 @@ static bool render(const struct served_model *model, struct chat_input *in,
     return failure_from_error(failure, &first);
 }
 
-/* Where found passages are to stand; *place stays NULL where none are sought. */
+/* Where found passages are to stand; out->place stays NULL where none are sought. */
 static bool open_place(const struct served_model *model, const struct chat_request *request,
-                       const struct json *messages, struct chat_place **place,
+                       const struct json *messages, struct chat_prompt *out,
                        struct failure *failure) {
     const struct request_retrieval *asked = &request->writing.retrieval;
+    const struct chat_asker asker = {
+        .messages = messages,
+        .query = (enum retrieval_query)asked->choice.query,
+        .conversations = retrieval_keeps(model, asked) ? model->conversations : NULL,
+        .who = out->who};
     if (!retrieval_reads_passages(model, asked)) return true;
-    *place = chat_place_open(messages, (enum retrieval_query)asked->choice.query);
-    if (*place || !asked->given) return true;
+    out->place = chat_place_open(&asker);
+    if (out->place || !asked->given) return true;
     return failure_set(failure, 400, "no_query", "messages",
                        "passages stand in the last message of the user and are sought by it, and "
                        "no such message has a text");
@@ -396,7 +403,7 @@ static bool fill(const struct served_model *model, const struct chat_request *re
     skills.pictures = skills.pictures && model->picture_input;
     skills.dropped = request->dropped;
     bool ok = check_skills(request, in, &skills, failure) &&
-              open_place(model, request, in->messages, &out->place, failure) &&
+              open_place(model, request, in->messages, out, failure) &&
               render(model, in, &skills, out->place, &text, failure) &&
               (!out->place || chat_place_find(out->place, &text, failure));
     if (ok && chat_encode(template, model->tokenizer, &text, &out->ids, &e))

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/chat/chat_history.h"
 #include "server/api/text/writing_ask.h"
 
 void chat_join_parts(const struct json *parts, struct buffer *out) {
@@ -67,52 +68,101 @@ static void append_earlier(const struct json *messages, size_t last, struct buff
     }
 }
 
-struct chat_place *chat_place_open(const struct json *messages, enum retrieval_query query) {
-    size_t last = last_of_user(messages);
-    struct buffer text = {0};
+/* The texts that passages are sought by. Empty: the message has none. */
+static void write_query(const struct chat_asker *asker, size_t last, struct buffer *out) {
+    append_text(json_item(asker->messages, last), out);
+    bool blank = count_blanks((struct text_span){out->data, out->size}) == out->size;
+    if (blank) buffer_clear(out);
+    if (!blank && asker->query == RETRIEVAL_BY_CONVERSATION)
+        append_earlier(asker->messages, last, out);
+}
+
+struct chat_place *chat_place_open(const struct chat_asker *asker) {
+    size_t last = last_of_user(asker->messages);
+    struct buffer query = {0};
     struct chat_place *place = NULL;
-    if (last == json_count(messages)) return NULL;
-    append_text(json_item(messages, last), &text);
-    if (count_blanks((struct text_span){text.data, text.size}) < text.size) {
-        if (query == RETRIEVAL_BY_CONVERSATION) append_earlier(messages, last, &text);
+    if (last == json_count(asker->messages)) return NULL;
+    write_query(asker, last, &query);
+    if (query.size > 0) {
         place = xcalloc(1, sizeof *place);
-        place->message = json_item(messages, last);
-        copy_text(&place->query, (struct text_span){text.data, text.size});
-        snprintf(place->mark, sizeof place->mark, "passages%016llx%016llx",
+        copy_text(&place->query, (struct text_span){query.data, query.size});
+        chat_history_read(asker, last, place);
+        snprintf(place->name, sizeof place->name, "passages%016llx%016llx",
                  (unsigned long long)random_number(), (unsigned long long)random_number());
     }
-    buffer_free(&text);
+    buffer_free(&query);
     return place;
 }
 
 void chat_place_close(struct chat_place *place) {
     if (place == NULL) return;
     free((char *)(uintptr_t)place->query.text);
+    sequence_conversation_free(&place->conversation);
+    free(place->messages);
+    free(place->at);
     template_output_free(&place->text);
     free(place);
 }
 
-/* The rendered text. */
+/* Marks: the name, and eight digits for the place. */
 
-static void cut(struct buffer *buffer, size_t at, size_t n) {
-    memmove(buffer->data + at, buffer->data + at + n, buffer->size - at - n);
-    buffer->size -= n;
+enum { MARK_DIGITS = 8 };
+
+const char *chat_place_mark(const struct chat_place *place, const struct json *message, int *next,
+                            char mark[CHAT_MARK_BYTES]) {
+    if (place == NULL || *next == place->n || place->messages[*next] != message) return NULL;
+    snprintf(mark, CHAT_MARK_BYTES, "%s%0*x", place->name, MARK_DIGITS, (unsigned)*next);
+    ++*next;
+    return mark;
+}
+
+/* The mark's place in the conversation; -1: digits are missing, which a template cut off. */
+static int read_mark(struct text_span digits) {
+    int number = 0;
+    if (digits.size < MARK_DIGITS) return -1;
+    for (int i = 0; i < MARK_DIGITS; i++) {
+        const char *found = memchr("0123456789abcdef", digits.text[i], 16);
+        if (found == NULL) return -1;
+        number = number * 16 + (int)(found - "0123456789abcdef");
+    }
+    return number;
+}
+
+/* Moves bytes [from, to) of both buffers to `end`; returns the new end. */
+static size_t move_piece(struct template_output *text, size_t from, size_t to, size_t end) {
+    memmove(text->text.data + end, text->text.data + from, to - from);
+    memmove(text->marks.data + end, text->marks.data + from, to - from);
+    return end + to - from;
+}
+
+/* Places that do not come in the order of their messages are of no use, but the last is. */
+static void drop_unordered(struct chat_place *place) {
+    size_t before = place->at[place->n - 1];
+    for (int i = place->n - 2; i >= 0; i--) {
+        if (place->at[i] > before) place->at[i] = PLACE_MISSING;
+        if (place->at[i] != PLACE_MISSING) before = place->at[i];
+    }
 }
 
 bool chat_place_find(struct chat_place *place, struct template_output *text,
                      struct failure *failure) {
-    size_t n = strlen(place->mark);
-    bool found = false;
-    const char *mark;
-    /* A template may write a message twice; the later one is read with all before it. */
-    while (text->text.size > 0 &&
-           (mark = memmem(text->text.data, text->text.size, place->mark, n)) != NULL) {
-        place->at = (size_t)(mark - text->text.data);
-        cut(&text->text, place->at, n);
-        cut(&text->marks, place->at, n);
-        found = true;
+    size_t n = strlen(place->name), at = 0, end = 0, size = text->text.size;
+    place->at = xcalloc((size_t)place->n, sizeof *place->at);
+    for (int i = 0; i < place->n; i++) place->at[i] = PLACE_MISSING;
+    while (at < size) {
+        const char *mark = memmem(text->text.data + at, size - at, place->name, n);
+        size_t next = mark ? (size_t)(mark - text->text.data) : size;
+        end = move_piece(text, at, next, end);
+        at = next;
+        if (mark == NULL) break;
+        int number = read_mark((struct text_span){mark + n, size - next - n});
+        at += n + (number < 0 ? 0 : MARK_DIGITS);
+        /* A template may write a message twice; the later one is read with all before it. */
+        if (number >= 0 && number < place->n) place->at[number] = end;
     }
-    if (found) return true;
+    text->text.size = text->marks.size = end;
+    drop_unordered(place);
+    if (place->at[place->n - 1] != PLACE_MISSING) return true;
     return failure_set(
         failure, 400, "no_place_for_passages", "messages",
         "the chat template leaves out the user's last message, which passages stand in: send "
@@ -137,8 +187,9 @@ bool chat_place_count(struct chat_place *place, int32_t picture_id, struct failu
     struct template_output before = {0};
     struct tokens ids = {0};
     struct error e;
-    buffer_append(&before.text, place->text.text.data, place->at);
-    buffer_append(&before.marks, place->text.marks.data, place->at);
+    size_t at = place->at[place->n - 1];
+    buffer_append(&before.text, place->text.text.data, at);
+    buffer_append(&before.marks, place->text.marks.data, at);
     enum status status = chat_encode(place->template, place->tokenizer, &before, &ids, &e);
     place->pictures_before = 0;
     for (int i = 0; i < ids.n; i++) place->pictures_before += ids.ids[i] == picture_id;
@@ -149,20 +200,28 @@ bool chat_place_count(struct chat_place *place, int32_t picture_id, struct failu
 
 /* The engine's copy. */
 
-static void insert(struct buffer *out, const struct buffer *around, size_t at,
-                   struct text_span inserted) {
-    buffer_append(out, around->data, at);
-    buffer_append(out, inserted.text, inserted.size);
-    buffer_append(out, around->data + at, around->size - at);
+/* The text with the passages in their places, and the marks of all. */
+static void insert(const struct chat_place *place, const struct placed_text *passages,
+                   struct template_output *out) {
+    size_t done = 0;
+    for (int i = 0; i < place->n; i++) {
+        size_t at = place->at[i], n = passages[i].text.size;
+        if (at == PLACE_MISSING || n == 0) continue;
+        buffer_append(&out->text, place->text.text.data + done, at - done);
+        buffer_append(&out->marks, place->text.marks.data + done, at - done);
+        buffer_append(&out->text, passages[i].text.text, n);
+        buffer_append(&out->marks, passages[i].foreign, n);
+        done = at;
+    }
+    buffer_append(&out->text, place->text.text.data + done, place->text.text.size - done);
+    buffer_append(&out->marks, place->text.marks.data + done, place->text.marks.size - done);
 }
 
-static enum status compose(const void *context, struct placed_text passages, struct tokens *ids,
-                           struct error *e) {
+static enum status compose(const void *context, const struct placed_text *passages,
+                           struct tokens *ids, struct error *e) {
     const struct chat_place *place = context;
     struct template_output text = {0};
-    insert(&text.text, &place->text.text, place->at, passages.text);
-    insert(&text.marks, &place->text.marks, place->at,
-           (struct text_span){passages.foreign, passages.text.size});
+    insert(place, passages, &text);
     enum status status = chat_encode(place->template, place->tokenizer, &text, ids, e);
     template_output_free(&text);
     return status;
@@ -172,11 +231,17 @@ static void close_copy(void *context) { chat_place_close(context); }
 
 void chat_place_give(const struct chat_place *place, struct sequence_place *out) {
     struct chat_place *copy = xcalloc(1, sizeof *copy);
+    size_t n = (size_t)place->n;
     chat_place_keep(copy, place->template, place->tokenizer, &place->text);
-    copy->at = place->at;
+    copy->n = place->n;
+    copy->at = memcpy(xcalloc(n, sizeof *copy->at), place->at, n * sizeof *copy->at);
     *out = (struct sequence_place){.compose = compose,
+                                   .conversation = sequence_conversation_copy(&place->conversation),
+                                   .before = {copy->text.text.data, copy->at[copy->n - 1]},
                                    .pictures_before = place->pictures_before,
                                    .context = copy,
                                    .close = close_copy};
+    for (int i = 0; i < place->n - 1; i++)
+        out->conversation.turns[i].stands = place->at[i] != PLACE_MISSING;
     copy_text(&out->query, place->query);
 }

@@ -8,6 +8,7 @@
 #include "server/api/api.h"
 #include "server/api/core/traffic.h"
 #include "server/api/operations/metrics_server.h"
+#include "server/host/prompt/conversations.h"
 #include "server/tools/tools.h"
 
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
@@ -20,6 +21,7 @@ struct model_metrics {
     struct retrieval_metrics retrieval;
     bool retrieves;
     int64_t kept_bytes;
+    struct conversation_counts conversations;
 };
 
 /* A label's value: backslashes, quotes and line ends escaped. */
@@ -43,6 +45,7 @@ static void read_model(const struct served_model *model, struct model_metrics *m
     engine_metrics_read(model->engine, &metrics->engine);
     metrics->kept_bytes =
         (int64_t)metrics->engine.blocks.kept * (int64_t)metrics->engine.blocks.bytes;
+    metrics->conversations = conversations_count(model->conversations);
     if (metrics->retrieves) retrieval_thread_metrics(model->retrieval, &metrics->retrieval);
 }
 
@@ -75,6 +78,20 @@ static const struct metric_row numbers[] = {
      "Prompt tokens that were looked for in kept blocks.", AT(engine.prefix_queries), true},
     {"retro_prefix_cache_hits_total", "counter",
      "Prompt tokens that were found there and not computed.", AT(engine.prefix_hits), true},
+    {"retro_conversation_turns", "gauge", "Turns of conversations whose passages are known.",
+     AT(conversations.turns), true},
+    {"retro_conversation_bytes", "gauge", "Bytes of what is known of them.",
+     AT(conversations.bytes), true},
+    {"retro_conversation_evictions_total", "counter", "Turns that were forgotten for newer ones.",
+     AT(conversations.evicted), true},
+    {"retro_conversation_passages_kept_total", "counter",
+     "Passages of earlier turns in prompts, where they had stood.", AT(engine.passages_kept), true},
+    {"retro_conversation_passages_again_total", "counter",
+     "Passages that were found again and named by their numbers.", AT(engine.passages_again), true},
+    {"retro_conversation_passages_gone_total", "counter",
+     "Passages of earlier turns that were not shown: their documents had changed, had gone, or "
+     "were not for the request.",
+     AT(engine.passages_gone), true},
     {"retro_lookups_ahead_total", "counter",
      "Lookups of neighbours of chunks that were not complete yet.", AT(engine.lookups_ahead), true},
     {"retro_lookups_ahead_used_total", "counter",

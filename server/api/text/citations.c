@@ -21,24 +21,24 @@ struct cited_place {
     int64_t start, end;
 };
 
-/* The passages that stood in the prompt when byte `at` of the answer was written. */
-static const struct hits *passages_at(const struct told_answer *told_answer, size_t at) {
+/* The search whose passages stood in the prompt when byte `at` of the answer was written. */
+static int search_at(const struct told_answer *told_answer, size_t at) {
     const struct sequence_answer *answer = &told_answer->sequence->answer;
     int every = told_answer->sequence->asked.choice.every,
         latest = min_int(told_answer->progress->n_found, answer->n_searches) - 1;
     size_t written = at + (told_answer->said ? told_answer->said->content_start
                                              : 0); /* thoughts come before the text */
     int token = 0;
-    if (every == 0) return &answer->found[0];
+    if (every == 0) return 0;
     while (token < told_answer->progress->n_ids && answer->text_ends[token] <= written) token++;
-    return &answer->found[min_int(token / every, latest)];
+    return min_int(token / every, latest);
 }
 
 static void write_citation(struct json_writer *w, const struct told_answer *answer,
-                           const struct hit *passage, int number, struct cited_place place) {
+                           const struct hit *passage, struct cited_place place) {
     put_object(w);
     put_key_int(w, "index", answer->index);
-    put_key_int(w, "number", number);
+    put_key_int(w, "number", passage->number);
     neighbor_write_place(w, passage, principal_filter(&answer->sequence->asked.principal));
     if (answer->asked->boxes) hit_put_boxes(w, passage);
     put_key_int(w, "answer_start", place.start);
@@ -53,11 +53,12 @@ static void write_numbers(struct json_writer *w, const struct told_answer *answe
     for (size_t at = 0; at < text.size; at++) {
         size_t end = text.text[at] == '[' ? cited_end(text, at) : 0;
         struct cited_place place = {characters, characters + (int64_t)(end - at)};
-        const struct hits *passages = end > 0 ? passages_at(answer, at) : NULL;
+        int search = end > 0 ? search_at(answer, at) : 0;
         size_t next = at;
-        for (int number; end > 0 && (number = cited_next(text, &next, end)) > 0;)
-            if (number <= passages->n)
-                write_citation(w, answer, &passages->list[number - 1], number, place);
+        for (int number; end > 0 && (number = cited_next(text, &next, end)) > 0;) {
+            const struct hit *passage = sequence_passage(answer->sequence, search, number);
+            if (passage) write_citation(w, answer, passage, place);
+        }
         characters += (text.text[at] & 0xC0) != 0x80;
     }
 }
@@ -67,10 +68,12 @@ static void write_numbers(struct json_writer *w, const struct told_answer *answe
 /* The passage of a quote, cut down to the quote. */
 static struct hit quoted_hit(const struct sequence *sequence, const struct sequence_quote *quote) {
     struct hit hit = {0};
-    if (quote->entry < 0) {
+    if (quote->entry == QUOTES_GIVEN) {
         hit.text = sequence->asked.neighbors.given[quote->hit];
     } else {
-        hit = sequence->answer.found[quote->entry].list[quote->hit];
+        hit = quote->entry == QUOTES_EARLIER
+                  ? sequence->answer.earlier[quote->hit]
+                  : sequence->answer.found[quote->entry].list[quote->hit];
         if (hit.source.text) hit.text.text = hit.source.text + hit.start;
     }
     hit.text = (struct text_span){hit.text.text + quote->start, quote->end - quote->start};
@@ -125,12 +128,12 @@ static void write_quote(struct json_writer *w, const struct told_answer *answer,
                         const struct sequence_quote *quote, struct quote_places *places) {
     struct hit hit = quoted_hit(answer->sequence, quote);
     int n_searches = answer->sequence->answer.n_searches;
-    int entry = quote->entry < 0 ? n_searches : quote->entry;
+    int entry = quote->entry == QUOTES_GIVEN ? n_searches : max_int(quote->entry, 0);
     put_object(w);
     put_key_int(w, "index", answer->index);
     put_key_int(w, "chunk", entry < n_searches ? entry : entry - n_searches);
     put_key_int(w, "position", sequence_found_row(answer->sequence, entry));
-    put_key_int(w, "number", quote->hit + 1);
+    put_key_int(w, "number", hit.number > 0 ? hit.number : quote->hit + 1);
     if (hit.path)
         neighbor_write_place(w, &hit, principal_filter(&answer->sequence->asked.principal));
     else

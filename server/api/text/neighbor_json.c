@@ -114,9 +114,11 @@ static void write_sight(struct json_writer *w, const struct found_pictures *seen
 /* Passage i of search j, which stands in the prompt. */
 static void write_passage(struct json_writer *w, const struct told_answer *told, int j, int i) {
     const struct sequence *sequence = told->sequence;
-    const struct hit *hit = &sequence->answer.found[j].list[i];
+    const struct hits *hits = &sequence->answer.found[j];
+    const struct hit *hit = &hits->list[i];
     put_object(w);
-    put_key_int(w, "number", i + 1);
+    put_key_int(w, "number", hit->number);
+    if (i >= hits->n - hits->n_again) put_key_bool(w, "again", true);
     neighbor_write(w, hit, principal_filter(&sequence->asked.principal));
     write_sight(w, &sequence->answer.seen[j], hit->document);
     if (told->asked->boxes) hit_put_boxes(w, hit);
@@ -129,6 +131,21 @@ static void write_hit(struct json_writer *w, const struct told_answer *told,
     neighbor_write(w, hit, principal_filter(&told->sequence->asked.principal));
     if (told->asked->boxes) hit_put_boxes(w, hit);
     put_object_end(w);
+}
+
+/* Passages of earlier turns that stand in the prompt beside those of the first search. */
+static void write_earlier(struct json_writer *w, const struct told_answer *told) {
+    const struct sequence_answer *answer = &told->sequence->answer;
+    if (answer->n_earlier == 0) return;
+    put_key_array(w, "earlier");
+    for (int i = 0; i < answer->n_earlier; i++) {
+        put_object(w);
+        put_key_int(w, "number", answer->earlier[i].number);
+        neighbor_write(w, &answer->earlier[i], principal_filter(&told->sequence->asked.principal));
+        if (told->asked->boxes) hit_put_boxes(w, &answer->earlier[i]);
+        put_object_end(w);
+    }
+    put_array_end(w);
 }
 
 void found_write(struct json_writer *w, const struct told_answer *told, int j) {
@@ -153,5 +170,6 @@ void found_write(struct json_writer *w, const struct told_answer *told, int j) {
         put_object_end(w);
     }
     put_array_end(w);
+    if (in_prompt && j == 0) write_earlier(w, told);
     put_object_end(w);
 }

@@ -118,7 +118,7 @@ static void write_told_entry(struct json_writer *w, const struct told_answer *an
 /* Passages are read by every token of the answer. */
 static struct told_entry passages_entry(const struct told_answer *told_answer, int n_tokens) {
     const struct sequence_answer *answer = &told_answer->sequence->answer;
-    return (struct told_entry){.n = answer->found[0].n,
+    return (struct told_entry){.n = answer->found[0].n - answer->found[0].n_again,
                                .shares = answer->passage_shares,
                                .rows = n_tokens,
                                .columns = answer->share_columns,

@@ -17,6 +17,12 @@ bool retrieval_reads_passages(const struct served_model *model,
            (searches(model, retrieval) || retrieval->neighbors.n > 0);
 }
 
+bool retrieval_keeps(const struct served_model *model, const struct request_retrieval *retrieval) {
+    return retrieval->choice.conversation == RETRIEVAL_KEPT && retrieval->choice.every == 0 &&
+           retrieval->neighbors.n == 0 && retrieval_reads_passages(model, retrieval) &&
+           retriever_recalls(model->retriever);
+}
+
 /* Check. */
 
 bool retrieval_check_reranker(const struct served_model *model,
@@ -157,6 +163,17 @@ static void ask_passages(const struct served_model *model,
     to->k = retrieval->choice.k ? retrieval->choice.k : model->usual_passages;
 }
 
+/* The order of passages where relevance leaves a choice. */
+static struct passage_order order_of(const struct served_model *model,
+                                     const struct sequence_request *asked) {
+    if (asked->choice.order != RETRIEVAL_STABLE || !asked->passages.search)
+        return (struct passage_order){0};
+    return (struct passage_order){
+        .known = model->conversations,
+        .before = conversations_begin(model->conversations, &asked->principal),
+        .distance = model->order_distance};
+}
+
 /* The passage that supports a sentence most is told by the attention of the rows that wrote it. */
 static enum told_rows told_rows_of(const struct request_retrieval *retrieval) {
     if (retrieval->attention != ATTENTION_UNTOLD) return TOLD_ALL_ROWS;
@@ -172,6 +189,7 @@ bool retrieval_ask(const struct served_model *model, const struct request_retrie
     asked->told_rows = told_rows_of(retrieval);
     if (attends) asked->choice.every = 0;
     if (retrieval_prompts(retrieval->choice.mode)) ask_passages(model, retrieval, &asked->passages);
+    asked->order = order_of(model, asked);
     return !attends || ask_neighbors(model, retrieval, &asked->neighbors, failure);
 }
 

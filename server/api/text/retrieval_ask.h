@@ -18,6 +18,8 @@ bool retrieval_settle(const struct served_model *model, struct request_retrieval
 /* Whether passages stand in the prompt: sought, or the request's. */
 bool retrieval_reads_passages(const struct served_model *model,
                               const struct request_retrieval *retrieval);
+/* Whether earlier turns of a chat keep theirs: those that were sought once. */
+bool retrieval_keeps(const struct served_model *model, const struct request_retrieval *retrieval);
 /* Neighbours and passages of one answer. */
 bool retrieval_ask(const struct served_model *model, const struct request_retrieval *retrieval,
                    struct sequence_request *asked, struct failure *failure);

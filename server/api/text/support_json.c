@@ -68,6 +68,7 @@ static int64_t characters_before(struct answer_reading *reading, size_t at) {
 struct read_texts {
     int chunk, n;
     const float *shares;
+    const struct hit *passages; /* [n] of a search, with their numbers; NULL: they are neighbours */
 };
 
 /* Passages that stood in the prompt as the token was written. */
@@ -77,8 +78,9 @@ static struct read_texts passages_of(const struct told_answer *told, int token) 
         latest = min_int(told->progress->n_found, answer->n_searches) - 1,
         j = every > 0 ? min_int(token / every, latest) : 0;
     if (latest < 0) return (struct read_texts){0};
-    return (struct read_texts){j, answer->found[j].n,
-                               answer->passage_shares + (ptrdiff_t)token * answer->share_columns};
+    return (struct read_texts){j, answer->found[j].n - answer->found[j].n_again,
+                               answer->passage_shares + (ptrdiff_t)token * answer->share_columns,
+                               answer->found[j].list};
 }
 
 /* Neighbours that the row read which wrote the token: those of the latest chunk that was closed. */
@@ -95,7 +97,8 @@ static struct read_texts neighbors_of(struct answer_reading *reading, int token)
     if (j >= told->progress->n_found || sequence_found_row(sequence, j) > row)
         return (struct read_texts){0};
     return (struct read_texts){j - answer->n_searches, given > 0 ? given : answer->found[j].n,
-                               answer->neighbor_shares + (ptrdiff_t)row * answer->share_columns};
+                               answer->neighbor_shares + (ptrdiff_t)row * answer->share_columns,
+                               NULL};
 }
 
 /* In mode both the passages of the prompt, where there are any. */
@@ -122,7 +125,7 @@ static void weigh(struct judged *judged, struct answer_reading *reading) {
         if (judged->passage == 0 || reading->sums[i] > judged->most) {
             judged->most = reading->sums[i];
             judged->chunk = judged->weighed.chunk;
-            judged->passage = i + 1;
+            judged->passage = judged->weighed.passages ? judged->weighed.passages[i].number : i + 1;
         }
         reading->sums[i] = 0;
     }

@@ -108,6 +108,7 @@ static bool find_brackets(struct responses_citation *citation, struct text_span 
 bool responses_next_citation(const struct responses_told *told, int i,
                              struct responses_citation *citation) {
     const struct hits *passages = passages_of(told);
+    const struct sequence *sequence = told->choice->chat.base.sequence;
     struct text_span text = responses_item_text(told->choice, i);
     if (passages == NULL) return false;
     while (citation->end > 0 || find_brackets(citation, text)) {
@@ -115,9 +116,8 @@ bool responses_next_citation(const struct responses_told *told, int i,
         int number = cited_next(text, &at, citation->end);
         count_to(citation, text, number > 0 ? at : citation->end);
         if (number == 0) citation->end = 0;
-        if (number < 1 || number > passages->n) continue;
-        citation->hit = &passages->list[number - 1];
-        return true;
+        citation->hit = number > 0 ? sequence_passage(sequence, 0, number) : NULL;
+        if (citation->hit) return true;
     }
     return false;
 }

@@ -100,7 +100,9 @@ enum status config_check(const struct config *config, struct error *e) {
         return error_set(e, STATUS_INVALID,
                          "retrieval.k is %d, more than retrieval.max_k, which is %d",
                          config->retrieval.choice.k, config->retrieval.max_k);
-    if (passages_check(config->retrieval.template, e) || check_filter(config, e)) return e->status;
+    if (passages_check(config->retrieval.template, config->retrieval.again, e) ||
+        check_filter(config, e))
+        return e->status;
     if (config->model.device[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.device is empty; \"cpu\" is the default");
     if (config->server.host[0] == '\0')

@@ -213,9 +213,21 @@ static const struct option_row retrieval_rows[] = {
                "least retrieval.every that a request may ask for"),
     OPTION_TEXT(struct retrieval_settings, template, "[{number}] {title}\n{text}\n\n",
                 "a passage in the prompt, numbered as answers cite it"),
+    OPTION_TEXT(struct retrieval_settings, again, "[{number}] {title}: see above\n\n",
+                "a passage that is found again and stands in an earlier turn of the prompt"),
     OPTION_INT(
         struct retrieval_settings, prompt_tokens, 512, 1, 1 << 20,
         "tokens of all passages before one prompt; the least similar that do not fit are left out"),
+    OPTION_INT(
+        struct retrieval_settings, conversation_tokens, 2048, 0, 1 << 20,
+        "tokens of the passages of earlier turns in a prompt (retrieval.conversation); where "
+        "there are more, the oldest turns lose theirs until half is left"),
+    OPTION_DOUBLE(struct retrieval_settings, order_distance, 0.05, 0, 1,
+                  "with retrieval.order=stable: documents whose scores differ by no more than this "
+                  "may stand in either order"),
+    OPTION_INT(struct retrieval_settings, conversations_mb, 16, 1, 1 << 20,
+               "memory of which passages conversations have read; those that were not used for "
+               "longest are forgotten"),
     OPTION_INT(struct retrieval_settings, prompt_pictures, 2, 0, 64,
                "found pictures in one prompt that a model with a vision tower sees; of more it "
                "reads the captions"),

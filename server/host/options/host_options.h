@@ -53,20 +53,24 @@ struct retrieval_settings {
     int milvus_consistency;  /* enum milvus_consistency */
     double milvus_seconds;   /* of an operation, all attempts together */
     int milvus_attempts;
-    int away;            /* enum collection_away */
-    int documents;       /* enum documents_access */
-    char *password_file; /* of retro-index: passwords of PDF files, one a line; empty: none */
-    int keep_files;      /* enum keep_files (retrieval/kept/kept_file.h) */
-    int compact_after;   /* chunks that came or went; 0: never */
-    int upload_seconds;  /* that reading a file of a request may take */
-    int upload_readers;  /* such files that are read at once */
-    bool ocr;            /* their pages that are pictures are read by OCR */
-    char *ocr_languages; /* "eng+deu"; empty: those that are installed */
-    int page_seconds;    /* that OCR may take for a page */
-    char *template;      /* a passage in a prompt (server/host/prompt/passages.h) */
-    int prompt_tokens;   /* of all passages before one prompt */
-    int prompt_pictures; /* of those, seen as pictures */
-    int min_every;       /* the fewest that a request may ask for */
+    int away;                /* enum collection_away */
+    int documents;           /* enum documents_access */
+    char *password_file;     /* of retro-index: passwords of PDF files, one a line; empty: none */
+    int keep_files;          /* enum keep_files (retrieval/kept/kept_file.h) */
+    int compact_after;       /* chunks that came or went; 0: never */
+    int upload_seconds;      /* that reading a file of a request may take */
+    int upload_readers;      /* such files that are read at once */
+    bool ocr;                /* their pages that are pictures are read by OCR */
+    char *ocr_languages;     /* "eng+deu"; empty: those that are installed */
+    int page_seconds;        /* that OCR may take for a page */
+    char *template;          /* a passage in a prompt (server/host/prompt/passages.h) */
+    char *again;             /* one that stands in an earlier turn of it */
+    int prompt_tokens;       /* of all passages before one prompt */
+    int conversation_tokens; /* of those of its earlier turns */
+    int conversations_mb;    /* of what is known of conversations */
+    double order_distance;   /* of scores, up to which one passage may go before another */
+    int prompt_pictures;     /* of those, seen as pictures */
+    int min_every;           /* the fewest that a request may ask for */
     char *embedder; /* sentence-transformers folder; empty: as the collection's MANIFEST says */
     char *picture_embedder;  /* of pictures alone; empty: as the collection's MANIFEST says */
     int embedder_dtype;      /* enum model_dtype */

@@ -11,6 +11,10 @@ static const struct json_choice modes[] = {{"auto", RETRIEVAL_AUTO},
                                            {NULL, 0}};
 static const struct json_choice queries[] = {
     {"message", RETRIEVAL_BY_MESSAGE}, {"conversation", RETRIEVAL_BY_CONVERSATION}, {NULL, 0}};
+static const struct json_choice conversations[] = {
+    {"latest", RETRIEVAL_OF_LATEST}, {"keep", RETRIEVAL_KEPT}, {NULL, 0}};
+static const struct json_choice orders[] = {
+    {"relevance", RETRIEVAL_BY_RELEVANCE}, {"stable", RETRIEVAL_STABLE}, {NULL, 0}};
 
 #define ANY .min = 0
 #define RANGE(low, high) .min = (low), .max = (high)
@@ -30,6 +34,14 @@ static const struct json_choice queries[] = {
     ROW(CHOICE_QUERY, query, JSON_CHOICE, RETRIEVAL_BY_MESSAGE, ONE_OF(queries), ONE_OF(queries), \
         "what passages of a chat are sought by: the user's last message, or with the turns " \
         "before it") \
+    ROW(CHOICE_CONVERSATION, conversation, JSON_CHOICE, RETRIEVAL_OF_LATEST, \
+        ONE_OF(conversations), ONE_OF(conversations), \
+        "passages in the prompt of a chat: those of its latest turn, or keep: earlier turns keep " \
+        "those that they were answered with") \
+    ROW(CHOICE_ORDER, order, JSON_CHOICE, RETRIEVAL_BY_RELEVANCE, ONE_OF(orders), ONE_OF(orders), \
+        "passages in a prompt: the most relevant first, or stable: among documents that are " \
+        "about " \
+        "as relevant (retrieval.order_distance) those first with which a prompt was read lately") \
     ROW(CHOICE_EVERY, every, JSON_INT, 0, RANGE(0, 1 << 20), RANGE(0, 1 << 20), \
         "tokens of an answer after which passages in the prompt are sought again, by what was " \
         "written, and " \

@@ -15,12 +15,19 @@ enum retrieval_mode { RETRIEVAL_AUTO, RETRIEVAL_ATTENTION, RETRIEVAL_PROMPT, RET
 /* The texts that passages of a chat are sought by: the user's last message, or with the turns
  * before it. */
 enum retrieval_query { RETRIEVAL_BY_MESSAGE, RETRIEVAL_BY_CONVERSATION };
+/* The passages that stand in the prompt of a chat: those of its latest turn, or those of earlier
+ * turns too, where each has stood. */
+enum retrieval_conversation { RETRIEVAL_OF_LATEST, RETRIEVAL_KEPT };
+/* The order of passages in a prompt (server/host/prompt/passage_order.h). */
+enum retrieval_order { RETRIEVAL_BY_RELEVANCE, RETRIEVAL_STABLE };
 
 /* The rows in their order; those from CHOICE_K on are of a search too. */
 enum choice_row {
     CHOICE_ENABLED,
     CHOICE_MODE,
     CHOICE_QUERY,
+    CHOICE_CONVERSATION,
+    CHOICE_ORDER,
     CHOICE_EVERY,
     CHOICE_QUOTES,
     CHOICE_QUOTE_WORDS,
@@ -39,13 +46,15 @@ enum choice_row {
 struct retrieval_choice {
     unsigned said; /* bit 1 << row: a request has this row */
     bool enabled;
-    int mode;        /* enum retrieval_mode */
-    int query;       /* enum retrieval_query */
-    int every;       /* tokens of an answer after which passages are sought again; 0: never */
-    bool quotes;     /* what stands between quotation marks in an answer stands in a passage */
-    int quote_words; /* words that a quote has at least */
-    bool support;    /* sentences are judged by what was read (server/host/prompt/support.h) */
-    int k;           /* 0: as many as the model was trained with, or a usual number of passages */
+    int mode;         /* enum retrieval_mode */
+    int query;        /* enum retrieval_query */
+    int conversation; /* enum retrieval_conversation */
+    int order;        /* enum retrieval_order */
+    int every;        /* tokens of an answer after which passages are sought again; 0: never */
+    bool quotes;      /* what stands between quotation marks in an answer stands in a passage */
+    int quote_words;  /* words that a quote has at least */
+    bool support;     /* sentences are judged by what was read (server/host/prompt/support.h) */
+    int k;            /* 0: as many as the model was trained with, or a usual number of passages */
     double min_similarity;
     bool hybrid, rerank, pictures;
     int per_document;   /* chunks at most; 0: any number */

@@ -20,21 +20,34 @@ static enum placeholder read_placeholder(const char *at, size_t *size) {
     return PLACE_NONE;
 }
 
-enum status passages_check(const char *template, struct error *e) {
-    bool has_text = false;
+/* Whether the template has `wanted`, and no braces that are none of the placeholders. */
+static enum status check_template(const char *option, const char *template, enum placeholder wanted,
+                                  bool *has, struct error *e) {
+    *has = false;
     for (const char *at = template; *at; at++) {
         size_t size;
         enum placeholder found = read_placeholder(at, &size);
-        has_text = has_text || found == PLACE_TEXT;
+        *has = *has || found == wanted;
         if (*at == '{' && found == PLACE_NONE)
             return error_set(e, STATUS_INVALID,
-                             "retrieval.template: \"%.20s\" is no placeholder; known are {number}, "
+                             "%s: \"%.20s\" is no placeholder; known are {number}, "
                              "{title} and {text}",
-                             at);
+                             option, at);
     }
-    if (has_text) return STATUS_OK;
+    return STATUS_OK;
+}
+
+enum status passages_check(const char *template, const char *again, struct error *e) {
+    bool has_text, has_number;
+    if (check_template("retrieval.template", template, PLACE_TEXT, &has_text, e) ||
+        check_template("retrieval.again", again, PLACE_NUMBER, &has_number, e))
+        return e->status;
+    if (!has_text)
+        return error_set(e, STATUS_INVALID,
+                         "retrieval.template: {text}, the passage itself, is missing");
+    if (has_number) return STATUS_OK;
     return error_set(e, STATUS_INVALID,
-                     "retrieval.template: {text}, the passage itself, is missing");
+                     "retrieval.again: {number}, by which the passage is named, is missing");
 }
 
 /* One passages_write. */
@@ -42,7 +55,10 @@ struct passage_writer {
     const struct passage_options *o;
     const struct tokenizer *tokenizer;
     const struct passage_sources *from;
-    struct hit *widened; /* [from->hits->n] */
+    struct hit *widened; /* [n_widened] hits that no earlier turn has */
+    int n_widened;
+    const struct hit *again; /* [n_again] passages of earlier turns that have the others */
+    int n_again;
     struct passages *out;
     size_t encoded; /* bytes of out->text whose tokens are in out->ids */
 };
@@ -83,7 +99,7 @@ static enum status write_picture(struct passage_writer *writer, int picture, str
 
 /* The picture that stands in this passage; -1: none does. */
 static int picture_of(const struct passage_writer *writer, const struct hit *hit) {
-    for (int i = 0; i < writer->from->n_pictures; i++) {
+    for (int i = 0; writer->from && i < writer->from->n_pictures; i++) {
         const struct passage_picture *picture = &writer->from->pictures[i];
         if (!picture->stands || strcmp(picture->document, hit->document) != 0) continue;
         for (int j = 0; j < writer->out->n_pictures; j++)
@@ -93,10 +109,9 @@ static int picture_of(const struct passage_writer *writer, const struct hit *hit
     return -1;
 }
 
-static enum status write_passage(struct passage_writer *writer, int number, const struct hit *hit,
-                                 struct error *e) {
+static enum status write_passage(struct passage_writer *writer, const char *template,
+                                 const struct hit *hit, struct error *e) {
     struct buffer *text = &writer->out->text;
-    const char *template = writer->o->template;
     enum status status = STATUS_OK;
     while (*template && status == STATUS_OK) {
         size_t size = 1;
@@ -104,7 +119,7 @@ static enum status write_passage(struct passage_writer *writer, int number, cons
         int picture = place == PLACE_TEXT ? picture_of(writer, hit) : -1;
         if (picture >= 0) status = write_picture(writer, picture, e);
         switch (place) {
-            case PLACE_NUMBER: buffer_printf(text, "%d", number); break;
+            case PLACE_NUMBER: buffer_printf(text, "%d", hit->number); break;
             case PLACE_TITLE: buffer_append_string(text, hit->title); break;
             case PLACE_TEXT: buffer_append(text, hit->text.text, hit->text.size); break;
             case PLACE_NONE: size = 1; buffer_append(text, template, 1);
@@ -124,28 +139,47 @@ void passages_free(struct passages *passages) {
     *passages = (struct passages){0};
 }
 
-/* Passages of the first n_hits of widened ones, with the pictures that stand. */
-static enum status write_first(struct passage_writer *writer, int n_hits, struct error *e) {
+static void clear_text(struct passage_writer *writer) {
     struct passages *out = writer->out;
-    enum status status = STATUS_OK;
-    out->n = out->ids.n = out->n_pictures = out->picture_rows = 0;
+    out->ids.n = out->n_pictures = out->picture_rows = 0;
     writer->encoded = 0;
     buffer_clear(&out->text);
     buffer_clear(&out->foreign);
-    for (int i = 0; i < n_hits; i++)
-        out->n = passage_list_add(out->list, out->n, writer->widened[i]);
+}
+
+/* The list, with the pictures that stand. */
+static enum status write_list(struct passage_writer *writer, struct error *e) {
+    struct passages *out = writer->out;
+    enum status status = STATUS_OK;
+    clear_text(writer);
     for (int i = 0; i < out->n && status == STATUS_OK; i++) {
-        status = write_passage(writer, i + 1, &out->list[i], e);
+        status = write_passage(writer, writer->o->template, &out->list[i], e);
         out->ends[i] = out->ids.n - out->n_pictures + out->picture_rows;
     }
+    for (int i = out->n; i < out->n + out->n_again && status == STATUS_OK; i++)
+        status = write_passage(writer, writer->o->again, &out->list[i], e);
     return status;
+}
+
+/* Passages of the first n_hits of widened ones, and what is found again where there is room. */
+static enum status write_first(struct passage_writer *writer, int n_hits, struct error *e) {
+    struct passages *out = writer->out;
+    out->n = 0;
+    for (int i = 0; i < n_hits; i++)
+        out->n = passage_list_add(out->list, out->n, writer->widened[i]);
+    for (int i = 0; i < out->n; i++) out->list[i].number = writer->from->last_number + 1 + i;
+    out->n_again = writer->n_again;
+    for (int i = 0; i < out->n_again; i++) out->list[out->n + i] = writer->again[i];
+    return write_list(writer, e);
 }
 
 /* So many hits as `budget` holds. The span between hits that fit and hits that do not is halved:
  * few texts are encoded, whatever k is. */
 static enum status fit_texts(struct passage_writer *writer, int budget, int *n_hits,
                              struct error *e) {
-    int fitting = 0, beyond = writer->from->hits->n + 1, written = writer->from->hits->n;
+    int fitting = 0, beyond = writer->n_widened + 1, written = writer->n_widened;
+    if (writer->n_again > 0 && write_first(writer, 0, e)) return e->status;
+    if (writer->n_again > 0 && writer->out->ids.n > budget) writer->n_again = 0;
     enum status status = write_first(writer, written, e);
     while (status == STATUS_OK) {
         if (writer->out->ids.n <= budget)
@@ -180,26 +214,96 @@ static int choose_pictures(struct passage_writer *writer, int room) {
     return n;
 }
 
+/* Puts the passages in their order, where relevance leaves a choice. */
+static enum status order_list(struct passage_writer *writer, struct error *e) {
+    struct passages *out = writer->out;
+    passage_order_choose(writer->from->order, out->list, out->n);
+    for (int i = 0; i < out->n; i++) out->list[i].number = writer->from->last_number + 1 + i;
+    return write_list(writer, e);
+}
+
+static bool is_picture(const struct passage_sources *from, const struct hit *hit) {
+    for (int i = 0; i < from->n_pictures; i++)
+        if (strcmp(from->pictures[i].document, hit->document) == 0) return true;
+    return false;
+}
+
+/* The passage of an earlier turn that has the widened hit; NULL: none has. A picture is seen in its
+ * own turn alone. */
+static const struct hit *find_earlier(const struct passage_sources *from, const struct hit *hit) {
+    for (int i = 0; i < from->n_earlier; i++) {
+        const struct hit *earlier = &from->earlier[i];
+        if (hit->start >= earlier->start && hit->end <= earlier->end && hit->source.text &&
+            hit->version == earlier->version && strcmp(hit->document, earlier->document) == 0)
+            return is_picture(from, hit) ? NULL : earlier;
+    }
+    return NULL;
+}
+
+/* Adds a passage of an earlier turn to again [n] by its number, once; it is as similar as the most
+ * similar of its hits. Returns the new n. */
+static int add_again(struct hit *again, int n, const struct hit *earlier, const struct hit *hit) {
+    int place = n;
+    for (int i = 0; i < n; i++)
+        if (again[i].number == earlier->number) return n;
+    while (place > 0 && again[place - 1].number > earlier->number) place--;
+    memmove(again + place + 1, again + place, (size_t)(n - place) * sizeof *again);
+    again[place] = *earlier;
+    again[place].similarity = hit->similarity;
+    again[place].relevance = hit->relevance;
+    again[place].by = hit->by;
+    return n + 1;
+}
+
+/* Hits that are to be put in, widened, and those that an earlier turn has. */
+static void part_hits(struct passage_writer *writer, struct hit *again) {
+    const struct passage_sources *from = writer->from;
+    for (int i = 0; i < from->hits->n; i++) {
+        struct hit *hit = &writer->widened[writer->n_widened];
+        *hit = from->hits->list[i];
+        passage_widen(hit);
+        const struct hit *earlier = find_earlier(from, hit);
+        if (earlier)
+            writer->n_again = add_again(again, writer->n_again, earlier, hit);
+        else
+            writer->n_widened++;
+    }
+    writer->again = again;
+}
+
 enum status passages_write(const struct passage_options *options, const struct tokenizer *tokenizer,
                            const struct passage_sources *from, int room, struct passages *out,
                            struct error *e) {
     size_t n = (size_t)from->hits->n;
     struct passage_writer writer = {.o = options, .tokenizer = tokenizer, .from = from, .out = out};
+    struct hit *again = xcalloc(n, sizeof *again);
     writer.widened = xcalloc(n, sizeof *writer.widened);
-    for (size_t i = 0; i < n; i++) {
-        writer.widened[i] = from->hits->list[i];
-        passage_widen(&writer.widened[i]);
-    }
+    part_hits(&writer, again);
     out->list = xrealloc(out->list, n * sizeof *out->list);
     out->ends = xrealloc(out->ends, n * sizeof *out->ends);
     out->pictures = xrealloc(out->pictures, ((size_t)from->n_pictures + 1) * sizeof *out->pictures);
     for (int i = 0; i < from->n_pictures; i++) from->pictures[i].stands = false;
 
-    int written;
+    int written = 0;
     enum status status =
         fit_texts(&writer, max_int(0, min_int(options->max_tokens, room)), &written, e);
     if (status == STATUS_OK && choose_pictures(&writer, room - out->ids.n) > 0)
         status = write_first(&writer, written, e);
+    if (status == STATUS_OK && from->order && from->order->known) status = order_list(&writer, e);
     free(writer.widened);
+    free(again);
     return status;
+}
+
+enum status passages_show(const struct passage_options *options, const struct tokenizer *tokenizer,
+                          const struct shown_passages *shown, struct passages *out,
+                          struct error *e) {
+    struct passage_writer writer = {.o = options, .tokenizer = tokenizer, .out = out};
+    size_t bytes = (size_t)(shown->n + shown->n_again) * sizeof *shown->list;
+    out->list = xrealloc(out->list, bytes);
+    out->ends = xrealloc(out->ends, (size_t)shown->n * sizeof *out->ends);
+    if (bytes > 0) memcpy(out->list, shown->list, bytes);
+    out->n = shown->n;
+    out->n_again = shown->n_again;
+    return write_list(&writer, e);
 }

@@ -4,6 +4,7 @@
 
 #include "retrieval/retriever.h"
 #include "retro/text/tokenizer.h"
+#include "server/host/prompt/passage_order.h"
 #include "server/host/prompt/picture_words.h"
 
 /* Tokens at the end of a text that passages are sought by: the length of a chunk, as the documents'
@@ -14,7 +15,11 @@ struct passage_options {
     /* The text of one passage; "{number}" (from 1), "{title}" and "{text}" stand for those of the
      * passage. */
     const char *template;
-    int max_tokens;                    /* of all passages of one prompt, without their pictures */
+    /* The same for a passage that stands in an earlier turn of the prompt: its text is not written
+     * again. NULL: there are no earlier turns. */
+    const char *again;
+    int max_tokens;                    /* of the passages of a turn, without their pictures */
+    int max_earlier;                   /* tokens of the passages of all earlier turns */
     int max_pictures;                  /* of found pictures in one prompt */
     const struct picture_words *words; /* what one stands by; NULL or empty: none can */
 };
@@ -26,14 +31,17 @@ struct passage_picture {
     bool stands; /* it does: set by passages_write */
 };
 
-/* STATUS_INVALID when the template names something else in braces, or has no {text}. */
-enum status passages_check(const char *template, struct error *e);
+/* Of the options retrieval.template and retrieval.again. STATUS_INVALID when one names something
+ * else in braces, the first has no {text}, or the second no {number}. */
+enum status passages_check(const char *template, const char *again, struct error *e);
 
 /* Passages by the template, as text and as the tokens of each by itself. Zero-initialise; free when
  * done. */
 struct passages {
-    struct hit *list; /* [n], as they are numbered from 1 */
-    int n;
+    /* [n + n_again] by their numbers: passages that were put in, then those of earlier turns that
+     * were found again. */
+    struct hit *list;
+    int n, n_again;
     struct buffer text;
     struct buffer foreign; /* [text.size] 1 where a byte is a document's or retrieval.template's, 0
                               in picture_words */
@@ -52,11 +60,25 @@ struct passage_sources {
     const struct hits *hits;
     struct passage_picture *pictures; /* [n_pictures] the most similar first */
     int n_pictures;
+    const struct hit *earlier; /* [n_earlier] passages of earlier turns of the prompt */
+    int n_earlier;
+    const struct passage_order *order; /* NULL: that of relevance */
+    int last_number; /* the highest that a passage of the conversation had; 0: none had one */
 };
 
 /* Makes passages of the hits: widened to sentences, joined where they touch, numbered in the order
- * of passage_list.h. Of the hits, so many are taken, most similar first, as max_tokens and `room`
- * hold; then of their pictures so many as the rest of `room` holds. */
+ * of passage_list.h. A widened hit within a passage of an earlier turn is no passage; that one is
+ * named behind the others, once. Of the hits, so many are taken, most similar first, as max_tokens
+ * and `room` hold; then of their pictures so many as the rest of `room` holds. */
 enum status passages_write(const struct passage_options *options, const struct tokenizer *tokenizer,
                            const struct passage_sources *from, int room, struct passages *out,
                            struct error *e);
+/* Passages of an earlier turn, which have their numbers. */
+struct shown_passages {
+    const struct hit *list; /* [n + n_again] put in, and then found again */
+    int n, n_again;
+};
+/* The same text as when they were put in. Their pictures do not stand. */
+enum status passages_show(const struct passage_options *options, const struct tokenizer *tokenizer,
+                          const struct shown_passages *shown, struct passages *out,
+                          struct error *e);
