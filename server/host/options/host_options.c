@@ -219,7 +219,7 @@ static const struct option_row retrieval_rows[] = {
         struct retrieval_settings, prompt_tokens, 512, 1, 1 << 20,
         "tokens of all passages before one prompt; the least similar that do not fit are left out"),
     OPTION_INT(
-        struct retrieval_settings, conversation_tokens, 2048, 0, 1 << 20,
+        struct retrieval_settings, conversation_tokens, 8192, 0, 1 << 20,
         "tokens of the passages of earlier turns in a prompt (retrieval.conversation); where "
         "there are more, the oldest turns lose theirs until half is left"),
     OPTION_DOUBLE(struct retrieval_settings, order_distance, 0.05, 0, 1,
