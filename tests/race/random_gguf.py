@@ -31,6 +31,7 @@ def add_words(w):
     w.add_token_scores([0.0] * VOCAB)
     w.add_bos_token_id(1)
     w.add_eos_token_id(2)
+    w.add_chat_template("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:")
 
 
 def add_tensors(w):
