@@ -12,7 +12,8 @@ otherwise, the share of equal tokens is told.
     edited  a document that is returned with three words changed
     cited   an answer of which half is in quotes of 12 to 60 words
     free    an answer that quotes nothing
-    batch   sixteen clients at once: eight let a document be returned, again and again, eight ask for text without quotes
+    batch   --sequences clients at once: half of them let a document be returned, again and again, the others ask for text
+            without quotes
 
 Rates are written tokens per second after the first ones came (of `batch`: after each client's first ones, until the first
 text without quotes is done); reading the prompt is not in them. On a machine that is not quiet, --per cpu --threads 1 tells
@@ -40,7 +41,6 @@ import make_copyist  # noqa: E402
 import q4_k  # noqa: E402
 import tasks  # noqa: E402
 
-SEQUENCES = 16
 CONTEXT = 2048
 TASKS = ("edited", "cited", "free", "batch")
 # The peer's kinds of speculation that need no second model. Their own defaults guess only behind 12 and 24 equal tokens,
@@ -90,14 +90,14 @@ def make_types(a, folder, kind):
 
 def start_ours(a, path, drafts, folder):
     config = {"model": {"path": str(path.resolve()), "threads": a.threads}, "retrieval": {"enabled": False},
-              "server": {"port": 0, "max_sequences": SEQUENCES, "max_context": CONTEXT, "drafts": drafts}}
+              "server": {"port": 0, "max_sequences": a.sequences, "max_context": CONTEXT, "drafts": drafts}}
     file = folder / f"{drafts}.json"
     file.write_text(json.dumps(config))
     return Server([str(a.build / "retro-server"), "--config", str(file)], 0, {}, folder / f"{drafts}.log")
 
 
 def start_peer(a, path, kind, folder):
-    options = argparse.Namespace(peer=a.peer, model=str(path), threads=a.threads, sequences=SEQUENCES, context=CONTEXT,
+    options = argparse.Namespace(peer=a.peer, model=str(path), threads=a.threads, sequences=a.sequences, context=CONTEXT,
                                  peer_args=PEER_KINDS[kind])
     (folder / kind).mkdir()
     return prefix_race.start_peer(options, folder / kind)
@@ -191,10 +191,10 @@ def rate_together(server, made):
     return written / (ended - begun), equal
 
 
-def make_tasks(copyist, seed, length):
+def make_tasks(copyist, seed, length, sequences):
     quotes = max(1, length // 72)
-    batch = [tasks.first_of(copyist.edited, f"{seed}/{i}", length // 2) for i in range(SEQUENCES // 2)]
-    batch += [copyist.free(f"{seed}/{i}", length // 4, length // 3) for i in range(SEQUENCES // 2)]
+    batch = [tasks.first_of(copyist.edited, f"{seed}/{i}", length // 2) for i in range(sequences // 2)]
+    batch += [copyist.free(f"{seed}/{i}", length // 4, length // 3) for i in range(sequences // 2)]
     return {"edited": tasks.first_of(copyist.edited, seed, length), "cited": tasks.first_of(copyist.cited, seed, quotes),
             "free": copyist.free(seed, length, length), "batch": batch}
 
@@ -209,7 +209,7 @@ def measure(server, made):
 
 
 def run_rounds(a, copyist, servers, kind):
-    made = [{name: of_task for name, of_task in make_tasks(copyist, f"round {i}", a.tokens).items() if name in a.tasks}
+    made = [{name: of_task for name, of_task in make_tasks(copyist, f"round {i}", a.tokens, a.sequences).items() if name in a.tasks}
             for i in range(a.rounds + 1)]
     done = dict.fromkeys(servers, 0)
 
@@ -257,6 +257,8 @@ def main():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--per", choices=["wall", "cpu"], default="wall", help="the clock of the rates")
     p.add_argument("--tokens", type=int, default=400, help="of a document or an answer, about; 100 to 700")
+    p.add_argument("--sequences", type=int, default=16, help="of each server, and clients of `batch`: keys and values of all "
+                   "servers have to fit into memory together")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--json", help="append every result to this file")
     a = p.parse_args()
