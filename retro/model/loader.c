@@ -18,23 +18,16 @@ static void report_progress(struct loader *loader) {
              100 * (double)loader->done / (double)loader->total, 1e-9 * (double)loader->total);
 }
 
-/* A router and the gate of a shared expert are small, and a change of them sends rows elsewhere. */
-static bool is_routing(const struct place *the_place) {
-    size_t place = the_place->rows->rows[the_place->row].place;
-    return !the_place->outer && (place == offsetof(struct layer, router) ||
-                                 place == offsetof(struct layer, shared_gate));
-}
-
 void loader_report(struct loader *loader, const char *name, const struct place *place,
                    const struct tensor_row *row) {
     const struct model_options *options = loader->options;
     report_progress(loader);
     if (options->loaded == NULL) return;
-    enum tensor_role role = place->form != PLACE_MATRIX || is_routing(place)  ? TENSOR_OTHER
-                            : place->at == &loader->model->embedding.word     ? TENSOR_WORD
-                            : place->at == &loader->model->output.weight      ? TENSOR_OUTPUT
-                            : place->at == &loader->model->tower.patch.weight ? TENSOR_OTHER
-                                                                              : TENSOR_LINEAR;
+    enum tensor_role role = place->form != PLACE_MATRIX || place_routes(place) ? TENSOR_OTHER
+                            : place->at == &loader->model->embedding.word      ? TENSOR_WORD
+                            : place->at == &loader->model->output.weight       ? TENSOR_OUTPUT
+                            : place->at == &loader->model->tower.patch.weight  ? TENSOR_OTHER
+                                                                               : TENSOR_LINEAR;
     options->loaded(
         options->context,
         &(struct loaded_tensor){.name = name,

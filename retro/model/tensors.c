@@ -194,6 +194,12 @@ static bool is_attention(size_t place) {
            place == offsetof(struct layer, sinks);
 }
 
+bool place_routes(const struct place *the_place) {
+    size_t place = the_place->rows->rows[the_place->row].place;
+    return !the_place->outer && (place == offsetof(struct layer, router) ||
+                                 place == offsetof(struct layer, shared_gate));
+}
+
 /* Whether the layer has the place: a table of rows may serve layers with and without it. */
 static bool has_place(const struct layer *layer, const struct dims *dims, size_t place) {
     if (layer->spec.delta ? is_attention(place) : is_delta(place)) return false;

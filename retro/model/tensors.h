@@ -57,6 +57,9 @@ enum status model_visit(struct model *model, place_visitor *visit, void *context
  * over distances. */
 void place_kept(const struct model *model, const struct place *place, int *rows, int *cols);
 
+/* A router or the gate of a shared expert: small, and a change of it sends rows elsewhere. */
+bool place_routes(const struct place *place);
+
 /* Fixes how the checkpoint spells layers and which optional biases it has. Without the weights,
  * layers have the family's own spelling and no optional biases. Before the first visit. */
 void model_resolve(struct model *model, const struct weights *weights);

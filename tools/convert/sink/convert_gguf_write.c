@@ -58,13 +58,6 @@ static int layer_of(const struct place *place) {
     return (int)strtol(place->prefix + strcspn(place->prefix, "0123456789"), NULL, 10);
 }
 
-/* Small matrices that choose experts stay f32, as llama.cpp's own files have them. */
-static bool is_routing(const struct place *the_place) {
-    size_t place = the_place->rows->rows[the_place->row].place;
-    return !the_place->outer && (place == offsetof(struct layer, router) ||
-                                 place == offsetof(struct layer, shared_gate));
-}
-
 static bool is_expert(const struct place *the_place) {
     size_t place = the_place->rows->rows[the_place->row].place;
     return !the_place->outer && (place == offsetof(struct layer, expert_fc1) ||
@@ -121,7 +114,8 @@ static int list_block(struct gguf_writing *writing, const struct place *place,
     struct written_tensor *tensor =
         add_tensor(writing, place, find_name(writing, place, b), place->bias);
     int rows = count_tensors(writing, place) == 1 ? place->share.rows : place->share.blocks[b];
-    tensor->type = matrix && !is_routing(place) ? type_of(staged->planes.dtype) : GGML_F32;
+    /* Matrices that route are f32, as llama.cpp's own files have them. */
+    tensor->type = matrix && !place_routes(place) ? type_of(staged->planes.dtype) : GGML_F32;
     tensor->n_dims = matrix || place->form == PLACE_TABLE ? 2 : 1;
     tensor->experts = is_expert(place) ? dims->experts : 0;
     tensor->first = first;
@@ -272,7 +266,7 @@ static enum status write_blocks(struct gguf_writing *writing, int at, struct sta
     for (int i = at; left > 0; i++) {
         const struct written_tensor *tensor = &writing->tensors[i];
         if (seek_tensor(writing, tensor, place->expert, e)) return e->status;
-        bool rows = place->form == PLACE_MATRIX && !is_routing(place);
+        bool rows = place->form == PLACE_MATRIX && !place_routes(place);
         if (rows ? write_rows(writing, tensor, staged, e)
                  : write_floats(writing, tensor, staged, place, e))
             return e->status;
