@@ -39,9 +39,12 @@ void loader_report(struct loader *loader, const char *name, const struct place *
 }
 
 /* A matrix keeps its type, or takes the one the options ask for. One that no blocks fit stays
- * wider: random or fp8. Devices other than the CPU hold MXFP4 as bf16, which loses nothing. */
-static enum dtype choose_dtype(const struct loader *loader, enum dtype from, int cols) {
+ * wider: random or fp8. Devices other than the CPU hold MXFP4 as bf16, which loses nothing. One
+ * that routes is f32 everywhere, as kernels round the rows that meet 16 bits or blocks. */
+static enum dtype choose_dtype(const struct loader *loader, const struct place *place,
+                               enum dtype from, int cols) {
     const struct model_options *options = loader->options;
+    if (place_routes(place)) return DTYPE_F32;
     bool cpu = strcmp(loader->model->backend->ops->name, "cpu") == 0;
     if (!options->convert) return from == DTYPE_MXFP4 && !cpu ? DTYPE_BF16 : from;
     if (loader->weights == NULL && dtype_quantised(options->dtype))
@@ -68,7 +71,7 @@ static enum status load_place(void *context, const struct place *place, struct e
     if (status || place->elsewhere) return status;
     if (place->form == PLACE_MATRIX)
         *(struct weight *)place->at =
-            (struct weight){.dtype = choose_dtype(loader, staged.planes.dtype, staged.cols),
+            (struct weight){.dtype = choose_dtype(loader, place, staged.planes.dtype, staged.cols),
                             .n_out = place->share.rows,
                             .n_in = place->share.cols};
     loader->model->info.weight_bytes += count_bytes(loader->model, place);
