@@ -9,6 +9,7 @@ default dependency folder are replaced by what this run uses; nothing else is ch
 import json
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -66,6 +67,17 @@ def wait_healthy(process, port, log):
     raise AssertionError(f"the server did not answer within a minute:\n{log.read_text()}")
 
 
+def free_pair():
+    """A free port before a free one: ranks listen at both. They lie below those that outgoing connections get."""
+    while True:
+        port = random.randrange(20000, 32000, 2)
+        try:
+            with socket.create_server(("127.0.0.1", port)), socket.create_server(("127.0.0.1", port + 1)):
+                return port
+        except OSError:
+            continue
+
+
 @pytest.fixture(scope="session")
 def server_port(tmp_path_factory):
     folder = tmp_path_factory.mktemp("server")
@@ -106,7 +118,7 @@ def test_every_page_is_found():
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
 def test_commands(page, tmp_path, request):
     wants_server = "<!-- needs: server -->" in page.read_text(encoding="utf-8")
-    port = request.getfixturevalue("server_port") if wants_server else free_port()
+    port = request.getfixturevalue("server_port") if wants_server else free_pair()
     script = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true; wait || true' EXIT"]
     for line, commands in blocks(page):
         commands = re.sub(r"\b8080\b", str(port), commands).replace("~/.cache/retro-server", str(DEPS))

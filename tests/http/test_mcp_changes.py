@@ -252,7 +252,7 @@ def shared(start, folder, tmp_path):
     """A server with two tenants, and keys that may read alone and see no documents."""
     keys = Keys(tmp_path / "keys.jsonl")
     for name in ("alice", "bob"):
-        keys.add(name, filter={"eq": {"tenant": name}}, concurrent=2)
+        keys.add(name, filter={"eq": {"tenant": name}}, concurrent=4)
     keys.add("reader", documents="read")
     keys.add("finder", documents="off")
     server = start(f"retrieval.collection={folder}", f"server.keys_file={keys.path}")
