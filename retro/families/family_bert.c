@@ -13,13 +13,7 @@ struct bert_keys {
 static const struct json_choice position_names[] = {{"absolute", 0}, {NULL, 0}};
 
 static const struct json_field fields[] = {
-    {"num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS,
-     .required = true},
-    {"hidden_size", JSON_INT, AT_ENCODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = true},
-    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS,
-     .required = true},
-    {"intermediate_size", JSON_INT, AT_ENCODER(ffn), .min = 1, .max = LIMIT_FFN, .required = true},
-    {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true},
+    HUGGINGFACE_ENCODER_SIZES,
     {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS,
      .required = true},
     {"type_vocab_size", JSON_INT, AT_SPEC(type_vocab), .min = 1, .max = 1 << 16, .fallback = 2},

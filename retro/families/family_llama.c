@@ -28,7 +28,8 @@ static enum status read_mistral(const struct json *config, struct model_spec *sp
     decoder.spec.window = 4096;
     if (huggingface_read_decoder(config, &decoder, e)) return e->status;
     dims_set_bias(&decoder.spec.stacks[STACK_DECODER], false);
-    if (!json_is_absent(decoder.layer_types) && huggingface_read_layer_types(&decoder, e))
+    if (!json_is_absent(decoder.layer_types) &&
+        huggingface_read_layer_types(&decoder, decoder.spec.stacks[STACK_DECODER].n_layers, e))
         return e->status;
     for (int i = 0; i < decoder.spec.stacks[STACK_DECODER].n_layers; i++) {
         if (!json_is_absent(decoder.layer_types) && decoder.spec.window > 0 &&
@@ -107,7 +108,8 @@ static enum status read_smollm3(const struct json *config, struct model_spec *sp
     if (!decoder.use_window) decoder.spec.window = 0;
     for (int i = 0; i < decoder.spec.stacks[STACK_DECODER].n_layers; i++)
         decoder.spec.windowed[i] = decoder.spec.unrotated[i];
-    if (!json_is_absent(decoder.layer_types) && huggingface_read_layer_types(&decoder, e))
+    if (!json_is_absent(decoder.layer_types) &&
+        huggingface_read_layer_types(&decoder, decoder.spec.stacks[STACK_DECODER].n_layers, e))
         return e->status;
     *spec = decoder.spec;
     return STATUS_OK;

@@ -13,13 +13,7 @@ struct modernbert_keys {
 #define AT_KEYS(member) JSON_AT(struct modernbert_keys, member)
 
 static const struct json_field fields[] = {
-    {"num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS,
-     .required = true},
-    {"hidden_size", JSON_INT, AT_ENCODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = true},
-    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS,
-     .required = true},
-    {"intermediate_size", JSON_INT, AT_ENCODER(ffn), .min = 1, .max = LIMIT_FFN, .required = true},
-    {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true},
+    HUGGINGFACE_ENCODER_SIZES,
     {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS,
      .fallback = 8192},
     {"norm_eps", JSON_FLOAT, AT_ENCODER(epsilon), .fallback = 1e-5},
@@ -42,7 +36,7 @@ static enum status read_windows(struct modernbert_keys *keys, struct error *e) {
     struct model_spec *spec = &keys->rules.spec;
     spec->window = keys->local_attention / 2 + 1;
     if (!json_is_absent(keys->rules.layer_types))
-        return huggingface_read_layer_types(&keys->rules, e);
+        return huggingface_read_layer_types(&keys->rules, spec->stacks[STACK_ENCODER].n_layers, e);
     for (int i = 0; i < spec->stacks[STACK_ENCODER].n_layers; i++)
         spec->windowed[i] = i % keys->global_every != 0;
     return STATUS_OK;
@@ -52,14 +46,12 @@ static enum status read_modernbert(const struct json *config, struct model_spec 
                                    struct error *e) {
     struct modernbert_keys keys = {.rules = {.spec = *spec}};
     struct model_spec *read = &keys.rules.spec;
-    struct dims *dims = &read->stacks[STACK_ENCODER], *borrowed = &read->stacks[STACK_DECODER];
+    struct dims *dims = &read->stacks[STACK_ENCODER];
     if (spec_read(config, &table, &keys, e) || huggingface_derive(read, dims, e)) return e->status;
 
     const struct rope_rules rope = {.base = keys.global_base, .local_base = keys.local_base};
-    *borrowed = *dims;
-    if (huggingface_read_rope(config, &rope, read, e) || read_windows(&keys, e)) return e->status;
-    *dims = *borrowed;
-    *borrowed = spec->stacks[STACK_DECODER];
+    if (huggingface_read_rope(config, &rope, read, dims, e) || read_windows(&keys, e))
+        return e->status;
 
     dims->norm = NORM_LAYER;
     dims->gated = true;

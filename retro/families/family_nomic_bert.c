@@ -47,8 +47,7 @@ static const struct json_table table = JSON_TABLE(fields, .open = true);
 static enum status read_nomic(const struct json *config, struct model_spec *spec, struct error *e) {
     static const struct rope_rules rope = {.base = 1000, .neox_names = true};
     struct nomic_keys keys = {.spec = *spec};
-    struct dims *dims = &keys.spec.stacks[STACK_ENCODER],
-                *borrowed = &keys.spec.stacks[STACK_DECODER];
+    struct dims *dims = &keys.spec.stacks[STACK_ENCODER];
     if (spec_read(config, &table, &keys, e)) return e->status;
     if (!json_is_absent(keys.stretch))
         return error_set(
@@ -57,11 +56,7 @@ static enum status read_nomic(const struct json *config, struct model_spec *spec
             "text, which is not supported; a folder with null (as v1.5) has none");
     if (huggingface_derive(&keys.spec, dims, e)) return e->status;
 
-    *borrowed = *dims;
-    if (huggingface_read_rope(config, &rope, &keys.spec, e)) return e->status;
-    *dims = *borrowed;
-    *borrowed = spec->stacks[STACK_DECODER];
-
+    if (huggingface_read_rope(config, &rope, &keys.spec, dims, e)) return e->status;
     dims->norm = NORM_LAYER;
     dims->gated = true;
     keys.spec.tied = true;

@@ -19,7 +19,8 @@ static enum status read_qwen(const struct json *config, struct huggingface_decod
     struct dims *dims = &decoder->spec.stacks[STACK_DECODER];
     if (huggingface_read_decoder(config, decoder, e)) return e->status;
     if (!decoder->use_window) decoder->spec.window = 0;
-    if (!json_is_absent(decoder->layer_types)) return huggingface_read_layer_types(decoder, e);
+    if (!json_is_absent(decoder->layer_types))
+        return huggingface_read_layer_types(decoder, dims->n_layers, e);
     for (int i = decoder->max_window_layers; i < dims->n_layers; i++)
         decoder->spec.windowed[i] = decoder->spec.window > 0;
     return STATUS_OK;

@@ -73,7 +73,7 @@ static enum status read_qwen2_moe(const struct json *config, struct model_spec *
     dims->proj_bias = false;
 
     bool listed = !json_is_absent(keys.decoder.layer_types);
-    if (listed && huggingface_read_layer_types(&keys.decoder, e)) return e->status;
+    if (listed && huggingface_read_layer_types(&keys.decoder, dims->n_layers, e)) return e->status;
     for (int i = 0; i < min_int(dims->n_layers, keys.decoder.max_window_layers) && !listed; i += 2)
         spec->windowed[i] = spec->window > 0;
     *model_spec = *spec;

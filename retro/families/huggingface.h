@@ -24,11 +24,12 @@ struct rope_rules {
     bool reads_text;   /* mrope_section says nothing: the three positions of a text's row are one */
     bool multimodal;   /* a row has three positions, of which mrope_section gives each pair one */
 };
-/* Fills the decoder's rotary dims and tables from rope_theta, rope_scaling and rope_parameters;
- * head_dim and max_positions are set. An unsupported value is an error that names the key
- * (huggingface_rope.c). */
+/* Fills a stack's rotary dims and tables from rope_theta, rope_scaling and rope_parameters;
+ * head_dim and max_positions are set, and `dims` is of the spec. An unsupported value is an error
+ * that names the key (huggingface_rope.c). */
 enum status huggingface_read_rope(const struct json *config, const struct rope_rules *rules,
-                                  struct model_spec *spec, struct error *e);
+                                  const struct model_spec *spec, struct dims *dims,
+                                  struct error *e);
 
 /* Sizes that follow from others where config.json lacks them: key/value heads, head size, scale of
  * scores, padded vocabulary. An eos id outside the vocabulary is never drawn and counts as none.
@@ -61,9 +62,10 @@ enum status huggingface_read_decoder(const struct json *config, struct huggingfa
  * layer_types says which layers have it; where it is silent, those from max_window_layers on. */
 enum status huggingface_read_qwen2(const struct json *config, struct huggingface_decoder *decoder,
                                    struct error *e);
-/* layer_types as spec.windowed. STATUS_INVALID where it is no list of "sliding_attention" and
- * "full_attention" for each layer, or has windows where there is none. */
-enum status huggingface_read_layer_types(struct huggingface_decoder *decoder, struct error *e);
+/* layer_types of n layers as spec.windowed. STATUS_INVALID where it is no list of
+ * "sliding_attention" and "full_attention" for each layer, or has windows where there is none. */
+enum status huggingface_read_layer_types(struct huggingface_decoder *decoder, int n,
+                                         struct error *e);
 /* The same, and where layer_types is silent windows in all layers but each window_pattern-th. */
 enum status huggingface_read_windows(struct huggingface_decoder *decoder, struct error *e);
 /* spec.dense: layers without experts, those listed and those between the steps. `listed` may be
@@ -93,6 +95,19 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
     .stacks[STACK_DECODER] = {{"model.layers.#.", "layers.#."}, rows, ARRAY_COUNT(rows)}, \
     .outer = {{NULL}, huggingface_outer_rows, HUGGINGFACE_OUTER_ROWS}, \
     .ignores = huggingface_ignores_extras
+/* The sizes that BERT and its relatives name alike, as rows of config.json's table. */
+#define HUGGINGFACE_ENCODER_SIZES \
+    {"num_hidden_layers", JSON_INT,        AT_ENCODER(n_layers), .min = 1, \
+     .max = MAX_LAYERS,   .required = true}, \
+        {"hidden_size", JSON_INT,           AT_ENCODER(hidden), \
+         .min = 1,      .max = LIMIT_WIDTH, .required = true}, \
+        {"num_attention_heads", JSON_INT,        AT_ENCODER(heads), .min = 1, \
+         .max = LIMIT_HEADS,    .required = true}, \
+        {"intermediate_size", JSON_INT,        AT_ENCODER(ffn), .min = 1, \
+         .max = LIMIT_FFN,    .required = true}, \
+    { \
+        "vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true \
+    }
 /* Those of BERT's, which may be parts of a model that has a name for them: "bert.". */
 #define HUGGINGFACE_ENCODER(type, reader, describe, root, prefix, rows, outer_rows) \
     .model_type = (type), .read = (reader), .layer = (describe), \

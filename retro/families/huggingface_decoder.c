@@ -85,7 +85,7 @@ enum status huggingface_read_decoder(const struct json *config, struct huggingfa
                          "config.json: \"use_bidirectional_attention\" is not supported in this "
                          "family: leave it out or send false");
     if (check_quantisation(decoder, e) || huggingface_derive(spec, dims, e) ||
-        huggingface_read_rope(config, &decoder->rope, spec, e))
+        huggingface_read_rope(config, &decoder->rope, spec, dims, e))
         return e->status;
 
     dims->norm = NORM_RMS;
@@ -96,9 +96,9 @@ enum status huggingface_read_decoder(const struct json *config, struct huggingfa
     return spec_check(spec, e);
 }
 
-enum status huggingface_read_layer_types(struct huggingface_decoder *decoder, struct error *e) {
+enum status huggingface_read_layer_types(struct huggingface_decoder *decoder, int n,
+                                         struct error *e) {
     struct model_spec *spec = &decoder->spec;
-    int n = spec->stacks[STACK_DECODER].n_layers;
     if (json_count(decoder->layer_types) != (size_t)n || !json_is_list(decoder->layer_types))
         return error_set(e, STATUS_INVALID,
                          "config.json: \"layer_types\" must be a list of %d, one for each layer",
@@ -121,7 +121,8 @@ enum status huggingface_read_layer_types(struct huggingface_decoder *decoder, st
 
 enum status huggingface_read_windows(struct huggingface_decoder *decoder, struct error *e) {
     struct model_spec *spec = &decoder->spec;
-    if (!json_is_absent(decoder->layer_types)) return huggingface_read_layer_types(decoder, e);
+    if (!json_is_absent(decoder->layer_types))
+        return huggingface_read_layer_types(decoder, spec->stacks[STACK_DECODER].n_layers, e);
     for (int i = 0; i < spec->stacks[STACK_DECODER].n_layers; i++)
         spec->windowed[i] = (i + 1) % decoder->window_pattern != 0;
     return STATUS_OK;

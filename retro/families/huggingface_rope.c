@@ -298,10 +298,11 @@ static void stretch_base(struct rope_keys *keys, int head_dim) {
 
 /* The original length: the file's own key wins over the dictionary's. */
 static void complete_keys(struct rope_keys *keys, const struct rope_config *config,
-                          const struct rope_rules *rules, const struct model_spec *spec) {
+                          const struct rope_rules *rules, const struct model_spec *spec,
+                          const struct dims *dims) {
     if (keys->base == 0) keys->base = config->base != 0 ? config->base : rules->base;
     if (keys->partial == 0) keys->partial = config->partial != 0 ? config->partial : rules->partial;
-    if (rules->alpha) stretch_base(keys, spec->stacks[STACK_DECODER].head_dim);
+    if (rules->alpha) stretch_base(keys, dims->head_dim);
     if (rules->renames_yarn && keys->kind == KIND_YARN) keys->kind = KIND_LONGROPE;
     if (config->original > 0) keys->original = config->original;
     if (keys->original == 0) keys->original = spec->max_positions;
@@ -375,8 +376,8 @@ static enum status read_sections(const struct rope_keys *keys, struct dims *dims
 }
 
 enum status huggingface_read_rope(const struct json *config, const struct rope_rules *rules,
-                                  struct model_spec *spec, struct error *e) {
-    struct dims *dims = &spec->stacks[STACK_DECODER];
+                                  const struct model_spec *spec, struct dims *dims,
+                                  struct error *e) {
     struct rope_config rope_config = {.original = rules->original};
     if (spec_read(config, &config_table, &rope_config, e)) return e->status;
     if (rules->neox_names && rope_config.neox_base != 0) rope_config.base = rope_config.neox_base;
@@ -399,10 +400,10 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
     struct rope_keys windowed = rope_config.parameters.sliding;
     int dim, same;
     if (rope_config.scales && global.base == 0) global.base = rope_config.parameters.full.base;
-    complete_keys(&global, &rope_config, rules, spec);
+    complete_keys(&global, &rope_config, rules, spec, dims);
     if (windowed.base == 0)
         windowed.base = rope_config.local_base != 0 ? rope_config.local_base : rules->local_base;
-    complete_keys(&windowed, &rope_config, rules, spec);
+    complete_keys(&windowed, &rope_config, rules, spec, dims);
     if (read_partial(&global, rules, dims, &dim, e) ||
         read_partial(&windowed, rules, dims, &same, e))
         return e->status;
