@@ -13,3 +13,6 @@ struct memory {
  * group from this process's own up to the topmost that can be seen has left, of version 1 and
  * version 2: its limit less what it uses, of which files' pages can be taken back. */
 void memory_read(struct memory *memory, const char *root);
+
+/* Bytes of this process that are in memory and are no file's, without what is free to it. */
+size_t memory_own(void);

@@ -6,12 +6,12 @@
  *     scale turn DIR CHUNKS TEXT...       turns it to other vectors while it is changed
  *
  * Lines are "NAME VALUE UNIT". Times are of this process, without HTTP and without embedding. */
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
+#include "config/base/memory.h"
 #include "tests/scale/scale.h"
 
 void scale_print(const char *name, double value, const char *unit) {
@@ -87,15 +87,7 @@ static double peak_mib(void) {
     return (double)usage.ru_maxrss / 1024;
 }
 
-/* Bytes of this process that are no file's. */
-static double own_mib(void) {
-    unsigned long all = 0, resident = 0, shared = 0;
-    malloc_trim(0); /* what is free already is nobody's */
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (f && fscanf(f, "%lu %lu %lu", &all, &resident, &shared) != 3) resident = shared = 0;
-    if (f) fclose(f);
-    return (double)(resident - shared) * 4096 / (1 << 20);
-}
+static double own_mib(void) { return (double)memory_own() / (1 << 20); }
 
 /* Seconds that the builder took, without the making of text and vectors. */
 static enum status add_documents(const struct scale *scale, struct generation_builder *builder,

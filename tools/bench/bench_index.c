@@ -2,7 +2,6 @@
  * is built, its bytes in memory and on the disk, the time of a search by one thread, and the recall
  * against exact search. The vectors are made (bench_vectors.h); queries are further chunks of
  * documents that are there. */
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "config/base/buffer.h"
+#include "config/base/memory.h"
 #include "retrieval/index/index_recall.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_vectors.h"
@@ -56,16 +56,6 @@ static float *make_queries(const struct index_bench *bench) {
     return queries;
 }
 
-/* Bytes of this process that are in memory and are no file's. */
-static size_t memory_taken(void) {
-    unsigned long all = 0, resident = 0, shared = 0;
-    malloc_trim(0); /* what is free already is nobody's */
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (f && fscanf(f, "%lu %lu %lu", &all, &resident, &shared) != 3) resident = shared = 0;
-    if (f) fclose(f);
-    return (resident - shared) * (size_t)sysconf(_SC_PAGESIZE);
-}
-
 static double file_mib(const char *path) {
     struct stat the_stat = {0};
     return stat(path, &the_stat) == 0 ? (double)the_stat.st_size / (1 << 20) : 0;
@@ -104,12 +94,12 @@ static enum status run_kind(const struct index_bench *bench, const char *factory
                             const struct file_map *map, struct error *e) {
     const float *vectors = (const float *)(const void *)map->data;
     struct index *the_index;
-    size_t before = memory_taken();
+    size_t before = memory_own();
     if (index_open_faiss(&the_index, bench->index_path, bench->count, bench->dim, e))
         return e->status;
     if (!index_is_lossless(factory)) the_index = index_refine(the_index, factory, vectors);
     bench_print(bench->o, "index.memory", "MiB",
-                ((double)memory_taken() - (double)before) / (1 << 20));
+                ((double)memory_own() - (double)before) / (1 << 20));
     enum status status = measure_index(bench, the_index, e);
     index_close(the_index);
     return status;
