@@ -3,7 +3,7 @@
 #
 #   gpu_check.sh pack FOLDER FILE...         programs, libraries (*.so) that they open, the libraries that both need and a
 #                                            stamp of the sources into FOLDER
-#   gpu_check.sh run [--device cuda:0] [--bundle build/gpu] [OUT]
+#   gpu_check.sh run [--device cuda:0] [--bundle build/gpu] [--seconds 465] [OUT]
 #
 # `make gpu-bundle` packs where there is a toolkit but no GPU; on the GPU's machine `run` uses the bundle if it was made
 # from the same sources, and else builds. Every stage has its own time limit and its own log in OUT, and the results are
@@ -126,7 +126,8 @@ check_golden() {
     return $status
 }
 
-# All programs at once, each in a log of its own: most of their time goes into starting.
+# All programs at once, each in a log of its own: most of their time goes into starting. Errors of CUDA's functions are none:
+# the tests ask for more memory than there is, on purpose.
 check_sanitizer() {
     local status=0 tool program running log
     log=$(mktemp)
@@ -134,7 +135,7 @@ check_sanitizer() {
         running=()
         for program in ops attention blocks experts; do
             attempt 25 env LD_LIBRARY_PATH="$bundle/lib${cublas:+:$cublas}" \
-                compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 10 \
+                compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 9 --print-limit 10 \
                 "$bundle/test_cuda_$program" "$device" 16 > "$log.$program" 2>&1 &
             running+=($!)
         done
@@ -207,6 +208,7 @@ run() {
         case $1 in
             --device) device=$2 && shift ;;
             --bundle) bundle=$2 && shift ;;
+            --seconds) total=$2 && shift ;;
             *) out=$1 ;;
         esac
         shift

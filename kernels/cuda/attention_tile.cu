@@ -105,6 +105,7 @@ __device__ static void tile_softmax(Tile &shared, int first_key) {
         float weight = seen ? expf(score - most) : 0, keep = any ? expf(before - most) : 1;
         if (lane < N) shared.scores[r][lane] = weight;
         weight = warp_sum(weight);
+        __syncwarp(); /* every lane has read the row's maximum before the new one is written */
         if (lane == 0) {
             shared.keep[r] = keep;
             shared.sum[r] = fmaf(shared.sum[r], keep, weight);
