@@ -6,6 +6,7 @@ neighbours. A sequence is n tokens of the stream. Half of the sequences begin in
 mid-chunk, with only the last f tokens of their first chunk: that is the grid of a prompt whose length is no multiple of m.
 """
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,8 +50,14 @@ class Batch:
     periods: torch.Tensor | None = None  # [b, n] a target of the third copy of a phrase, or a later one, has the phrase's length
 
     def to(self, device):
+        """The tokens; the model asks for values of the rest, which would stop a GPU."""
         move = lambda t: None if t is None else t.to(device, non_blocking=True)
-        return Batch(*map(move, (self.ids, self.targets, self.neighbours, self.f, self.counts, self.periods)))
+        return dataclasses.replace(self, ids=move(self.ids), targets=move(self.targets), neighbours=move(self.neighbours))
+
+    def pin_memory(self):
+        """torch.utils.data calls it: only pinned memory is copied to a GPU while that computes."""
+        pin = lambda t: None if t is None else t.pin_memory()
+        return dataclasses.replace(self, ids=pin(self.ids), targets=pin(self.targets), neighbours=pin(self.neighbours))
 
 
 @dataclass
@@ -218,6 +225,16 @@ class TrainingData:
         sources = np.where(question >= 0, self.questions.sources[np.maximum(question, 0)], -1)
         given = (sources >= 0) & (rng.random(chunk.shape) < self.options.answer_share)
         replace_neighbour(tokens, counts, slot, given, self.collection.neighbour_tokens(sources[given], tokens.shape[-1]))
+
+
+class Batches(torch.utils.data.Dataset):
+    """The batches of one rank by (step, progress), for torch.utils.data."""
+
+    def __init__(self, data, rank, ranks):
+        self.data, self.rank, self.ranks = data, rank, ranks
+
+    def __getitem__(self, place):
+        return self.data.batch(*place, self.rank, self.ranks)
 
 
 def read_training_data(folder, config, sequence, batch, seed, options):

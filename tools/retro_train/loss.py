@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from . import native
 
-ROWS = 1024  # of a block
+ROWS = {"cpu": 1024, "cuda": 16384}  # of a block: a core's cache is small, and a GPU wants few large products
 FADING = 0.3  # of a token's probability, from one copy of a phrase to the next
 REPETITION_WEIGHT = 2  # of a target that repeats, beside one of text
 
@@ -32,8 +32,9 @@ class BlockedCrossEntropy(torch.autograd.Function):
         slope = torch.empty(len(rows), len(words), dtype=dtype, device=hidden.device)  # of the sum, by logits
         scored = (targets >= 0).to(torch.float32)
 
-        for at in range(0, len(rows), ROWS):
-            block = slice(at, at + ROWS)
+        most = ROWS[hidden.device.type]
+        for at in range(0, len(rows), most):
+            block = slice(at, at + most)
             if native.suits(slope):
                 logits = torch.mm(rows[block], words.T, out=slope[block])
                 total += native.cross_entropy_rows(logits, targets[block]).sum()
@@ -67,9 +68,11 @@ def cross_entropy(hidden, weight, targets):
 def repetition_loss(hidden, weight, targets, periods):
     """Mean in nats over the rows with a period: their targets repeat what was said `period` rows before, and shall be FADING
     times as likely as they were there. A model that finds each copy likelier than the last one never leaves a loop.
-    DITTO (Xu et al. 2022, arXiv 2206.02369), equation 3. hidden [rows, d], targets and periods [rows], 0: no repetition."""
+    DITTO (Xu et al. 2022, arXiv 2206.02369), equation 3. hidden [rows, d], targets and periods [rows], 0: no repetition. The
+    rows are looked for where the periods lie, on the CPU beside a GPU."""
     rows = periods.nonzero().squeeze(1)
     wanted, each = torch.unique(torch.cat([rows, rows - periods[rows]]), return_inverse=True)
+    rows, wanted, each = (numbers.to(hidden.device) for numbers in (rows, wanted, each))
     words = torch.empty_like(wanted)
     words[each] = targets[rows].repeat(2)  # a row and the one that it repeats have the same target
     shares = torch.exp(-F.cross_entropy(F.linear(hidden[wanted], weight).float(), words, reduction="none"))[each]

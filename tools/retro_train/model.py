@@ -234,17 +234,19 @@ class Neighbours:
 
     ids [b, l, k, r]; f [b] rows of the first chunk, 1..m; counts [b, l]: how many of the k are real (the first ones), 0
     leaves the chunk's cross attention out altogether. Only the c chunks that have neighbours are computed: readers [c]
-    numbers them. hidden [c k, r, d] is first the embedded tokens, then the encoder's output.
+    numbers them. hidden [c k, r, d] is first the embedded tokens, then the encoder's output. f and counts may lie on the
+    CPU while ids are on a GPU: c is asked for there, and the GPU need not come to a stop first.
     """
 
     def __init__(self, ids, f, counts=None):
-        self.f = f
         self.b, self.l, self.k, self.r = ids.shape
-        counts = torch.full(ids.shape[:2], self.k, device=ids.device) if counts is None else counts
-        self.readers = counts.flatten().nonzero().squeeze(1)
-        self.counts = counts.flatten()[self.readers]
+        counts = torch.full(ids.shape[:2], self.k) if counts is None else counts
+        readers = counts.flatten().nonzero().squeeze(1)
+        self.key_mask = self.make_key_mask(counts.flatten()[readers], ids.device)  # now: a compiled decoder asks for no values
+        self.shortest, self.f = int(f.min()), f.to(ids.device)
+        self.readers = readers.to(ids.device)
         self.ids = ids.flatten(0, 1)[self.readers].flatten(0, 1)
-        self.hidden, self.key_mask = None, self.make_key_mask()  # now: a compiled decoder asks for no values
+        self.hidden = None
 
     def of_readers(self, rows):
         """[b, l m, d] -> [c, m, d]."""
@@ -255,12 +257,12 @@ class Neighbours:
         everywhere = rows.new_zeros(self.b * self.l, *rows.shape[1:])
         return everywhere.index_copy(0, self.readers, rows).view(self.b, -1, rows.shape[-1])
 
-    def make_key_mask(self):
-        """[c, k r] rows that a chunk may read, or None when all may read all."""
-        if not bool((self.counts < self.k).any()):
+    def make_key_mask(self, counts, device):
+        """[c, k r] rows that a chunk may read, or None when all may read all. counts [c]."""
+        if not bool((counts < self.k).any()):
             return None
-        real = torch.arange(self.k, device=self.counts.device) < self.counts[:, None]
-        return real.repeat_interleave(self.r, -1)
+        real = torch.arange(self.k, device=counts.device) < counts[:, None]
+        return real.repeat_interleave(self.r, -1).to(device)
 
 
 class ChunkedCrossAttention(nn.Module):
@@ -353,7 +355,7 @@ class Retro(nn.Module):
         """ids [b, n] -> [b, n, d], after the final norm. neighbours: Neighbours, or None: cross attention is skipped.
         trace: a list that takes the stream after each layer."""
         if neighbours is not None:
-            needed = 1 + (ids.shape[1] - int(neighbours.f.min())) // self.config.retro_chunk_length
+            needed = 1 + (ids.shape[1] - neighbours.shortest) // self.config.retro_chunk_length
             if neighbours.l < needed:
                 raise ValueError(f"{neighbours.l} neighbour sets for a sequence of {needed} complete chunks")
             neighbours.hidden = self.embed_neighbours(neighbours.ids)
@@ -375,7 +377,7 @@ class Retro(nn.Module):
         hidden, targets = self.hidden(ids, found).flatten(0, 1), targets.flatten()
         if periods is None or not periods.any():
             return cross_entropy(hidden, self.words, targets)
-        repeats = periods.flatten() != 0
+        repeats = (periods.flatten() != 0).to(targets.device)
         said = targets.masked_fill(repeats, -1)
         n_said, n_repeats = (said >= 0).sum(), repeats.sum()
         repetition = REPETITION_WEIGHT * repetition_loss(hidden, self.words, targets, periods.flatten())

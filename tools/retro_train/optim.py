@@ -16,7 +16,8 @@ class Optimiser:
         decayed = [p for n, p in trained.items() if p.dim() == 2 and (n not in inner or options.optimizer == "adamw")]
         plain = [p for p in trained.values() if p.dim() < 2]
         groups = [{"params": decayed, "weight_decay": options.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-        self.parts = [torch.optim.AdamW([g for g in groups if g["params"]], lr=1.0, betas=tuple(options.betas))]
+        fused = all(p.is_cuda for p in trained.values())
+        self.parts = [torch.optim.AdamW([g for g in groups if g["params"]], lr=1.0, betas=tuple(options.betas), fused=fused)]
         if options.optimizer == "muon":
             self.parts.append(Muon([trained[n] for n in sorted(inner)], lr=1.0, momentum=0.95, ns_steps=4,
                                    weight_decay=options.weight_decay))

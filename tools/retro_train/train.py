@@ -9,6 +9,7 @@ optimiser state and step number: a short run of the schedule "linear" makes a mo
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ import torch
 
 from . import native
 from .config import ModelConfig
-from .data import NeighbourOptions, read_training_data
+from .data import Batches, NeighbourOptions, read_training_data
 from .evaluate import evaluate
 from .export import load_model
 from .files import read_json, replace_file, write_json
@@ -52,6 +53,7 @@ class TrainOptions:
     freeze_base: bool = False  # Retro-fit: only encoder and cross attention learn
     dtype: str = "auto"  # "f32", "bf16" (autocast); auto: bf16 on a GPU
     compile: bool = False
+    workers: int = 0  # processes that make batches ahead of the steps
     native: bool = False  # native.c: for CPUs in bfloat16
     seed: int = 0
     checkpoint_minutes: float = 5.0
@@ -124,6 +126,8 @@ class Ranks:
         self.device = torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
+            # cuDNN's attention plans every new number of rows anew, 5 ms of a CPU a call, and each step has another one.
+            torch.backends.cuda.enable_cudnn_sdp(False)
         if self.count > 1:
             torch.distributed.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
 
@@ -164,6 +168,11 @@ def make_model(run):
     return model
 
 
+def ignore_interrupts(_):
+    """A Ctrl-C reaches the processes that make batches too; the trainer needs them until its step ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 class Trainer:
     def __init__(self, run, ranks):
         self.run, self.ranks, self.o = run, ranks, run.options
@@ -171,7 +180,7 @@ class Trainer:
         self.collection = self.data.collection
         self.model = make_model(run).to(ranks.device)
         self.optimiser = Optimiser(self.model, self.o)
-        self.step, self.first, self.seconds, self.tokens, self.loss = 0, 0, 0.0, 0, float("nan")
+        self.step, self.first, self.seconds, self.tokens, self.mean_loss = 0, 0, 0.0, 0, torch.tensor(float("nan"))
         self.stopped = False
         if self.o.native:
             native.switch_on()
@@ -179,8 +188,10 @@ class Trainer:
             self.resume()
         else:
             self.begin()
-        if self.o.compile:
-            self.model.decoder.compile()
+        if self.o.compile:  # layer by layer: a graph for each kind of layer is compiled in a fraction of the whole's time
+            for layer in self.model.decoder.layers:
+                layer.compile()
+        self.ahead = self.batches()
         self.net = torch.nn.parallel.DistributedDataParallel(self.model) if ranks.count > 1 else self.model
         self.validation = self.read_validation() if self.o.evaluate_every and ranks.first else None
 
@@ -194,8 +205,23 @@ class Trainer:
             return 0.0
         return (self.step - self.first) / self.o.steps if self.o.steps else self.seconds / (60 * self.o.minutes)
 
+    def places(self):
+        """(step, progress) of the steps to come. With workers a budget of time is asked a few steps early."""
+        for step in itertools.count(self.step):
+            yield step, (step - self.first) / self.o.steps if self.o.steps else self.progress()
+
+    def batches(self):
+        return iter(torch.utils.data.DataLoader(Batches(self.data, self.ranks.number, self.ranks.count), batch_size=None,
+                                                sampler=self.places(), num_workers=self.o.workers, worker_init_fn=ignore_interrupts,
+                                                pin_memory=self.ranks.device.type == "cuda"))
+
+    @property
+    def loss(self):
+        """Of the last step. Whoever asks waits for a GPU to end that step."""
+        return self.mean_loss.item()
+
     def train_step(self, progress):
-        batch = self.data.batch(self.step, progress, self.ranks.number, self.ranks.count).to(self.ranks.device)
+        batch = next(self.ahead).to(self.ranks.device)
         rows, total = len(batch.ids), torch.zeros((), device=self.ranks.device)
         part = max(1, rows // self.o.accumulate)
         scored = (batch.targets >= 0).sum()
@@ -209,7 +235,7 @@ class Trainer:
             total += loss.detach()
         torch.nn.utils.clip_grad_norm_(self.optimiser.parameters, self.o.clip)
         self.optimiser.step(learning_rate(self.o, self.step, progress))
-        self.loss = self.ranks.mean(total).item()
+        self.mean_loss = self.ranks.mean(total)
         self.tokens += self.o.batch * self.o.sequence
         self.step += 1
 
@@ -234,7 +260,8 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         s = state["summary"]
-        self.step, self.first, self.seconds, self.tokens, self.loss = s["step"], s["first"], s["seconds"], s["tokens"], s["loss"]
+        self.step, self.first, self.seconds, self.tokens = s["step"], s["first"], s["seconds"], s["tokens"]
+        self.mean_loss = torch.tensor(s["loss"])
 
     def begin(self):
         if self.run.parent:
@@ -294,16 +321,19 @@ class Trainer:
         for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, self.stop)
         saved = time.monotonic()
+        told = self.step, self.seconds
         while (progress := self.ranks.same(1.0 if self.stopped else self.progress())) < 1:
             began = time.monotonic()
             self.train_step(progress)
-            took = time.monotonic() - began
-            self.seconds += took
+            self.seconds += time.monotonic() - began
             if not self.ranks.first:
                 continue
             if self.step % self.o.log_every == 0 or self.progress() >= 1:
+                waited = time.monotonic()
                 self.log({"loss": self.loss})
-                self.line(self.o.batch * self.o.sequence / took)
+                self.seconds += time.monotonic() - waited
+                self.line(self.o.batch * self.o.sequence * (self.step - told[0]) / (self.seconds - told[1]))
+                told = self.step, self.seconds
             if self.validation and self.step % self.o.evaluate_every == 0:
                 self.evaluate()
             if time.monotonic() - saved >= 60 * self.o.checkpoint_minutes:
