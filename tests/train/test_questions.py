@@ -45,8 +45,10 @@ def test_questions_of_a_page():
     assert asked["When does frob fail with EIO?"] == "The knob is stuck."
     assert asked["Which option of frob does this: turn every knob twice?"] == "-x turn every knob twice"
     assert asked["How do I write to FILE with frob?"].startswith("-o, --output=FILE Write to FILE. It may")
+    assert asked["Which option of frob writes to FILE?"] == asked["How do I make frob write to FILE?"] == asked["How do I write to FILE with frob?"]
+    assert [questions.third_person(order) for order in ("copy all", "match", "display x")] == ["copies all", "matches", "displays x"]
     assert asked["What does the option --output of frob do?"] == long
-    assert len(asked) == 12
+    assert len(asked) == 16
     assert questions.questions_of("frob turns knobs\n\nNAME\n\nno page\n") == []
 
 
@@ -83,6 +85,7 @@ ERRORS
 def test_questions_of_a_call():
     asked = dict(questions.questions_of(CALL))
     assert asked["What does open_knob() do if the knob is stuck?"] == "If the knob is stuck, it is turned first."
+    assert asked["What happens with open_knob if the knob is stuck?"] == "If the knob is stuck, it is turned first."
     assert asked["What does open_knob() return on success?"] == "On success, open_knob() returns its number."
     assert asked["What does open_knob() return on error?"] == "On error, -1 is returned."
     assert asked["What does open_knob return?"] == asked["What does open_knob() return?"]
@@ -92,7 +95,7 @@ def test_questions_of_a_call():
     assert asked["When does open_knob() fail with EPERM?"] == "It is locked."
     assert asked["When does open_knob fail with ENOENT?"] == "There is none."
     assert asked["When does open_knob() fail with EINVAL?"] == "(since Linux 9) The flags are bad."
-    assert len(asked) == 13
+    assert len(asked) == 14
 
 
 def test_a_command_of_two_words_has_both_names():

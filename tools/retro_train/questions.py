@@ -46,6 +46,16 @@ def shorten(text):
     return line[: end + 1] if end > 0 else ""
 
 
+def third_person(order):
+    """"print the size" to "prints the size"."""
+    verb, *rest = order.split(" ", 1)
+    if re.search(r"[^aeiou]y$", verb):
+        verb = verb[:-1] + "ies"
+    else:
+        verb += "es" if re.search(r"(s|x|z|ch|sh|o)$", verb) else "s"
+    return " ".join([verb, *rest])
+
+
 def option_questions(page, option, meaning):
     """[(question, answer)]: from the option to its meaning, and back. People ask about one form of an option that has several."""
     one = re.split(r"[=\[ ]", option.split(", ")[-1])[0]
@@ -55,7 +65,8 @@ def option_questions(page, option, meaning):
         purpose, answer = purpose[0].lower() + purpose[1:], f"{option} {meaning}"
         asked.append((f"Which option of {page} does this: {purpose}?", answer))
         if purpose.split()[0] in ORDERS:
-            asked.append((f"How do I {purpose} with {page}?", answer))
+            asked += [(form, answer) for form in (f"How do I {purpose} with {page}?", f"How do I make {page} {purpose}?",
+                                                  f"Which option of {page} {third_person(purpose)}?")]
     return asked
 
 
@@ -80,7 +91,8 @@ def prose_questions(names, found):
     if "RETURN VALUE" in found:
         asked += [(f"What does {name} return?", shorten(found["RETURN VALUE"].strip())) for name in names]
         asked += condition_questions(f"What does {names[1]} return {{}}?", found["RETURN VALUE"])
-    asked += condition_questions(f"What does {names[1]} do {{}}?", found.get("DESCRIPTION", ""))
+    for name, form in zip(reversed(names), ("What does {} do {{}}?", "What happens with {} {{}}?")):
+        asked += condition_questions(form.format(name), found.get("DESCRIPTION", ""))
     for i, (_, flag, meaning) in enumerate(FLAG.findall(found.get("DESCRIPTION", ""))):
         asked.append((f"What does the flag {flag} of {names[i % 2]} do?", shorten(meaning)))
     for i, (_, error, meaning) in enumerate(ERROR.findall(found.get("ERRORS", ""))):
