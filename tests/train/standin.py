@@ -1,13 +1,11 @@
 """A data folder without retro-index: the collection's files in its format, neighbours by TF-IDF. Only for tests of the Python
 parts; tests/train/test_pipeline.py and `make train-smoke` use the real one."""
 
-import json
-import struct
-
 import numpy as np
 
 from retro_train import tokenizer
-from retro_train.neighbours import CHUNK, Collection, write_neighbours
+from retro_train.neighbours import Collection, write_neighbours
+from retro_train.search import write_collection
 
 COMMANDS = ("fork", "exec", "wait", "open", "read", "write", "close", "pipe", "kill", "stat", "mount", "chmod")
 
@@ -18,25 +16,6 @@ def documents(count, seed=0):
     sentences = [f"The {a}() call returns the {b} descriptor of process {i} after {c}() has failed with error {i * 7 % 50}."
                  for i, (a, b, c) in enumerate(rng.choice(COMMANDS, (120, 3)))]
     return [(f"page{n:03}.txt", f"page {n}\n\n" + " ".join(rng.choice(sentences, 14)) + "\n") for n in range(count)]
-
-
-def write_collection(folder, docs, vocabulary, m, eod=0):
-    home = folder / "gen-000001"
-    home.mkdir(parents=True)
-    tokens, chunks, names = [], [], b""
-    for number, (name, text) in enumerate(docs):
-        ids, path = vocabulary.encode(text), name.encode()
-        first = len(chunks)
-        for at in range(0, len(ids), m):
-            chunks.append((sum(map(len, tokens)) + at, 0, 0, number, min(m, len(ids) - at)))
-        tokens.append(ids)
-        names += struct.pack("<QQQQ6I", first, len(chunks) - first, len(ids), len(text.encode()), len(path), len(path), 0, 0, 0, 0)
-        names += path + b"\0" + path + b"\0\0\0\0"
-    np.concatenate(tokens).astype("<u4").tofile(home / "chunks.tokens")
-    np.array(chunks, dtype=CHUNK).tofile(home / "chunks.offsets")
-    (home / "documents").write_bytes(names)
-    (home / "MANIFEST").write_text(json.dumps({"chunk_length": m, "chunks_end": "grid", "eod": eod}))
-    (folder / "CURRENT").write_text("gen-000001 0000000000000000\n")
 
 
 def tfidf(tokens, size):
@@ -63,7 +42,7 @@ def data_folder(folder, config, count=40):
     tokenizer.train((text for _, text in train), config.vocab_size).save(str(folder / "model/tokenizer.json"))
     vocabulary = tokenizer.Vocabulary(folder / "model/tokenizer.json")
     m, k = config.retro_chunk_length, config.retro_num_neighbors
-    write_collection(folder / "collection", train, vocabulary, m)
+    write_collection(folder / "collection", train, vocabulary, m, config.eod_token_id or 0)
     for part, chosen in (("train", train), ("valid", valid)):
         (folder / "documents" / part).mkdir(parents=True)
         for name, text in chosen:

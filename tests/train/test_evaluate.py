@@ -56,7 +56,7 @@ class Home:
         self.config.write_text(json.dumps({"model": {"path": "model"}, "retrieval": {
             "collection": "collection", "embedder": str(deps / "minilm")}}))
         # The pages repeat themselves; FAISS rounds, and so orders nearly equal chunks, by how many queries come at once.
-        subprocess.run([build / "retro-index", "build", "--out", folder / "collection", "--config", self.config, "--index", "Exact",
+        subprocess.run([build / "retro-index", "build", "--chunks", "grid", "--out", folder / "collection", "--config", self.config, "--index", "Exact",
                         folder / "docs"], check=True, capture_output=True)
         self.collection = Collection(folder / "collection")
         self.documents = [self.vocabulary.encode(text) for text in self.texts]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import standin
 from retro_train.config import ModelConfig
 from retro_train.corpus import Filters
@@ -13,6 +14,7 @@ from retro_train.export import write_model
 from retro_train.model import Retro
 from retro_train.neighbours import Collection, chunk_queries, read_neighbours
 from retro_train.prepare import Preparation, QuestionLimit, prepare
+from retro_train.search import find_neighbours, search
 from retro_train.tokenizer import Vocabulary, train
 from retro_train.train import Run
 
@@ -44,7 +46,7 @@ def home(tmp_path_factory, build, deps):
     config = {"model": {"path": str(path / "model")}, "retrieval": {"embedder": str(deps / "minilm")}}
     (path / "index.json").write_text(json.dumps(config))
     for name, factory in (("exact", "Exact"), ("flat", "Flat"), ("ivf", "IVF4,Flat")):
-        index(build, "build", "--out", path / name, "--config", path / "index.json", "--index", factory, path / "docs")
+        index(build, "build", "--chunks", "grid", "--out", path / name, "--config", path / "index.json", "--index", factory, path / "docs")
     return path
 
 
@@ -139,6 +141,31 @@ def test_prepare_a_folder(home, build, deps, tmp_path):
     assert any("frob" in collection.names[collection.document[i]] for i in answers.ids[:, 0])
     check_sources(tmp_path / "data", collection, asked, vocabulary)
     check_resumption(tmp_path / "data", arguments)
+
+
+def test_torch_finds_what_retro_index_finds(build, deps, tmp_path):
+    """The same chunks and questions, and neighbours as near, without retro-index's vectors."""
+    (tmp_path / "docs").mkdir()
+    for name, text in standin.documents(12):
+        (tmp_path / "docs" / name).write_text(text)
+    (tmp_path / "docs/frob.txt").write_text(PAGE)
+    model, folders = MODEL | {"retro_chunk_length": 64, "max_position_embeddings": 128}, []
+    for by_torch in (False, True):
+        run = Run(tmp_path / "run", {"model": model, "data": str(by_torch), "train": {"steps": 1}}, tmp_path)
+        prepare(run, tmp_path / "docs", build / "retro-index", {"embedder": deps / "minilm", "embedder_dtype": "f32"},
+                Filters(held_out=0.2), questions=QuestionLimit(4), by_torch=by_torch)
+        folders.append(run.data)
+    assert not (folders[1] / "train.neighbours").exists()
+    search(folders[1], deps / "minilm", 3, "cpu")
+    first, second = (Collection(folder / "collection") for folder in folders)
+    assert np.array_equal(first.tokens, second.tokens) and np.array_equal(first.starts, second.starts) and first.names == second.names
+    for name in ("questions.tokens", "questions.sources"):
+        assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
+    for name in ("train", "valid", "questions"):
+        found, again = (read_neighbours(folder / f"{name}.neighbours") for folder in folders)
+        assert found.ids.shape == again.ids.shape and np.allclose(found.similarities, again.similarities, atol=1e-4)
+    asked_for_more = find_neighbours(torch.eye(3), torch.eye(3), 5, torch.tensor([0, 0, 1]))
+    assert (asked_for_more[0] >= 0).sum(1).tolist() == [1, 1, 2] and (asked_for_more[1][asked_for_more[0] < 0] == -2).all()
 
 
 def check_sources(data, collection, asked, vocabulary):

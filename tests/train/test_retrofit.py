@@ -148,7 +148,7 @@ def fitted(tmp_path_factory, build, deps):
         (folder / f"{model_name}.json").write_text(json.dumps({
             "model": {"path": str(folder / model_name)}, "server": {"port": 0, "max_context": 512},
             "retrieval": {"collection": str(folder / "collection"), "embedder": str(deps / "minilm"), "prompt_tokens": 300}}))
-    subprocess.run([build / "retro-index", "build", "--out", folder / "collection", "--config", folder / "start.json",
+    subprocess.run([build / "retro-index", "build", "--chunks", "grid", "--out", folder / "collection", "--config", folder / "start.json",
                     folder / "docs"], check=True, capture_output=True)
     return folder
 

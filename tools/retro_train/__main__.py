@@ -1,4 +1,4 @@
-"""python -m retro_train COMMAND: prepare, train, evaluate, export, pack, retrofit, widen, average, plot-curve.
+"""python -m retro_train COMMAND: prepare, search, train, evaluate, export, pack, retrofit, widen, average, plot-curve.
 docs/training.md shows them in use."""
 
 import argparse
@@ -12,11 +12,13 @@ import torch
 
 from . import corpus, export, pack, retrofit
 from .average import average_models
+from .config import ModelConfig
 from .evaluate import default_window, evaluate, print_result
 from .files import read_json, write_json
 from .neighbours import Collection, chunk_queries, query_collection, read_neighbours
 from .positions import widen_context
 from .prepare import QuestionLimit, prepare
+from .search import search
 from .tokenizer import Vocabulary
 from .train import Run, train
 
@@ -26,30 +28,40 @@ def run_prepare(a):
     filters = corpus.Filters(**{f.name: getattr(a, f.name) for f in dataclasses.fields(corpus.Filters)})
     retrieval = {"embedder": a.embedder, "embedder_dtype": a.embedder_dtype}
     limit = corpus.FileLimit(a.max_files, corpus.read_folder_names(a.max_files_of) if a.max_files_of else ())
-    prepare(run, a.documents, a.retro_index, retrieval, filters, limit, QuestionLimit(a.questions, str(a.questions_except or "")))
+    questions = QuestionLimit(a.questions, str(a.questions_except or ""))
+    prepare(run, a.documents, a.retro_index, retrieval, filters, limit, questions, a.searched_by == "torch")
+
+
+def run_search(a):
+    search(a.data, a.embedder, a.k or ModelConfig.load(a.data / "model").retro_num_neighbors, a.device)
 
 
 def run_train(a):
     train(a.config, a.out)
 
 
+def find_evaluated(a, k, queries):
+    """Neighbour ids [queries, k]: the data folder's own where it has so many, and else searched once."""
+    own, searched = a.data / "valid.neighbours", a.data / f"evaluate-k{k}.neighbours"
+    if a.neighbours or (own.exists() and read_neighbours(own).ids.shape[1] >= k):
+        return read_neighbours(a.neighbours or own).ids[:, :k]
+    query_collection(a.retro_index, a.data / "index.json", a.data / "collection", k, queries, searched)
+    return read_neighbours(searched).ids
+
+
 def run_evaluate(a):
     model = export.load_model(a.model).to(a.device)
     vocabulary, c = Vocabulary(a.model / "tokenizer.json"), model.config
     texts = corpus.prepared_documents(a.data, "valid")
-    if a.only:
-        named = {corpus.file_name(name) for name in read_json(a.only)["held_out"]}
-        texts = [(name, text) for name, text in texts if name in named]
+    named = {corpus.file_name(name) for name in read_json(a.only)["held_out"]} if a.only else {name for name, _ in texts}
     found, collection, k = None, None, a.k or c.retro_num_neighbors
     if c.architecture == "retro":
         collection = Collection(a.data / "collection")
         queries, documents = chunk_queries(texts, vocabulary, c.retro_chunk_length)
-        file = a.neighbours or a.data / f"evaluate-k{k}{'-only' if a.only else ''}.neighbours"
-        if not a.neighbours:
-            query_collection(a.retro_index, a.data / "index.json", a.data / "collection", k, queries, file)
-        found = read_neighbours(file).ids[:, :k]
+        found = find_evaluated(a, k, queries)[[query["document"] in named for query in queries]]
     else:
         documents = [vocabulary.encode(text) for _, text in texts]
+    documents = [ids for (name, _), ids in zip(texts, documents) if name in named]
     gpt = export.load_model(a.gpt).to(a.device) if a.gpt else None
     result = evaluate(model, documents, vocabulary, a.window or default_window(c), found, collection, gpt, a.seed, a.device)
     print_result(result)
@@ -112,6 +124,8 @@ def parser():
     c.add_argument("--embedder", default=str(Path.home() / ".cache/retro-server/minilm"), help="as the server will use")
     c.add_argument("--embedder-dtype", default="auto", choices=("auto", "f32", "bf16"),
                    help="bf16 is twice as fast on a CPU with AVX512_BF16")
+    c.add_argument("--searched-by", default="retro-index", choices=("retro-index", "torch"),
+                   help="torch: leave embedding and neighbours to the command search, on a machine with a GPU")
     c.add_argument("--questions", type=int, default=0, help="questions derived from a manual page, at most")
     c.add_argument("--questions-except", type=Path, help='a file of {"manual": file name} lines: no questions about these')
     c.add_argument("--max-files", type=int, default=0, help="read of each top folder, chosen by the hash of their path; 0: all")
@@ -119,6 +133,12 @@ def parser():
     index_options(c)
     for f in dataclasses.fields(corpus.Filters):
         c.add_argument("--" + f.name.replace("_", "-"), type=f.type, default=f.default, help="filter")
+
+    c = command("search", run_search, "the neighbours of a data folder that was prepared --searched-by torch, exactly")
+    c.add_argument("--data", type=Path, required=True, help="data folder")
+    c.add_argument("--embedder", type=Path, default=Path.home() / ".cache/retro-server/minilm", help="a BERT folder")
+    c.add_argument("--k", type=int, help="neighbours per chunk; default as the model's")
+    c.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="cpu or cuda")
 
     c = command("train", run_train, "train, or go on with a run that was interrupted")
     c.add_argument("--config", type=Path, required=True, help="run.json")
@@ -129,7 +149,7 @@ def parser():
     c.add_argument("--data", type=Path, required=True, help="data folder")
     c.add_argument("--gpt", type=Path, help="model folder of a plain GPT with the same tokenizer")
     c.add_argument("--only", type=Path, help="a corpus.json: of the held-out documents only those that it names too")
-    c.add_argument("--neighbours", type=Path, help="file of neighbours of all complete chunks; otherwise they are searched")
+    c.add_argument("--neighbours", type=Path, help="file of neighbours of all complete chunks; default: as prepared, or searched")
     c.add_argument("--window", type=int, help="tokens; default min(512, the model's limit)")
     c.add_argument("--k", type=int, help="neighbours per chunk; default as trained")
     c.add_argument("--seed", type=int, default=1, help="of random neighbours (as retro-eval ppl --seed) and bootstrap")

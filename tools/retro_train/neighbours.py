@@ -99,12 +99,21 @@ class Collection:
         return np.concatenate(parts, -1)[..., :r]
 
 
+DOCUMENT = struct.Struct("<4Q8I")  # of docs/index-format.md
+
+
+def pack_document(first_chunk, n_chunks, n_tokens, text, path):
+    """An entry of a collection's documents, whose id is its path."""
+    path = path.encode()
+    return DOCUMENT.pack(first_chunk, n_chunks, n_tokens, len(text.encode()), len(path), len(path), *[0] * 6) + path + b"\0" + path + b"\0\0\0\0\0"
+
+
 def read_document_names(path):
     """The paths of documents, in order (docs/index-format.md)."""
     raw, at, names = Path(path).read_bytes(), 0, []
     while at < len(raw):
-        id_size, path_size, title_size, metadata_size, marks, source_size, file_size = struct.unpack_from("<7I", raw, at + 32)
-        first = at + 64 + id_size + 1
+        id_size, path_size, title_size, metadata_size, marks, source_size, file_size = DOCUMENT.unpack_from(raw, at)[4:11]
+        first = at + DOCUMENT.size + id_size + 1
         names.append(raw[first : first + path_size].decode())
         at = first + path_size + 1 + title_size + 1 + metadata_size + 1 + source_size + 1 + file_size + 1 + 12 * marks
     return names

@@ -9,7 +9,8 @@ from .files import replace_file
 
 # What training and its evaluation read. Training documents, vectors and search structures stay behind.
 FILES = ("prepared.json", "corpus.json", "model/config.json", "model/tokenizer.json", "train.neighbours", "valid.neighbours",
-         "questions.tokens", "questions.neighbours", "questions.sources", "collection/CURRENT")
+         "questions.tokens", "questions.neighbours", "questions.sources", "valid.queries.jsonl", "questions.queries.jsonl",
+         "collection/CURRENT")
 COLLECTION = ("MANIFEST", "chunks.tokens", "chunks.offsets", "documents")
 
 
@@ -31,7 +32,7 @@ def pack_data(data, out):
         return member
 
     def write(path):
-        with tarfile.open(path, "w:xz") as archive:
+        with tarfile.open(path, "w:xz", preset=9) as archive:
             for name in packed_files(data):
                 archive.add(data / name, name, filter=anonymous)
 

@@ -7,6 +7,7 @@
   valid.neighbours                                of every complete chunk of the validation documents
   questions.tokens, questions.neighbours          questions.py: u32 [chunks, m], and the neighbours of these chunks
   questions.sources                               i64 [chunks]: the chunk of the collection that has what the next one says, -1: none
+  valid.queries.jsonl, questions.queries.jsonl    instead of neighbours, which search.py is to find: {"document", "text"} a line
   prepared.json                                   the settings, the stages that are whole, and the one that was begun
 """
 
@@ -20,6 +21,7 @@ from . import corpus, tokenizer
 from .files import read_json, write_json
 from .neighbours import Collection, chunk_queries, query_collection, run_index
 from .questions import question_chunks, read_manuals
+from .search import write_collection, write_queries
 
 
 def make_model_folder(run, folder):
@@ -44,8 +46,8 @@ PARTS = {  # of each stage; "data" may name a folder that holds other things
     "model": ["model", "index.json"],
     "collection": ["collection"],
     "neighbours": ["train.neighbours"],
-    "validation": ["valid.neighbours"],
-    "questions": ["questions.tokens", "questions.neighbours", "questions.sources"],
+    "validation": ["valid.neighbours", "valid.queries.jsonl"],
+    "questions": ["questions.tokens", "questions.neighbours", "questions.queries.jsonl", "questions.sources"],
 }
 
 
@@ -85,17 +87,19 @@ class QuestionLimit:
 
 
 class Preparation:
-    """retrieval: {"embedder": folder, ...}, as in the server's configuration."""
+    """retrieval: {"embedder": folder, ...}, as in the server's configuration. by_torch: the collection is its tokens alone, and
+    the neighbours are left to search.py."""
 
-    def __init__(self, run, documents, retro_index, retrieval, filters, limit, questions):
-        self.run, self.source, self.retro_index, self.questions = run, documents, retro_index, questions
+    def __init__(self, run, documents, retro_index, retrieval, filters, limit, questions, by_torch):
+        self.run, self.source, self.retro_index, self.questions, self.by_torch = run, documents, retro_index, questions, by_torch
         self.filters, self.limit = filters, limit
         self.retrieval = retrieval | {"embedder": str(Path(retrieval["embedder"]).resolve())}
         self.data, self.collection = run.data, run.data / "collection"
 
     def settings(self):
         return {"model": self.run.model_config.to_dict(), "documents": str(Path(self.source).resolve()), "filters": asdict(self.filters),
-                "limit": {"most": self.limit.most, "folders": list(self.limit.folders)}, "retrieval": self.retrieval, "questions": asdict(self.questions)}
+                "limit": {"most": self.limit.most, "folders": list(self.limit.folders)}, "retrieval": self.retrieval, "questions": asdict(self.questions),
+                "by_torch": self.by_torch}
 
     def make_documents(self):
         report = corpus.prepare(self.source, self.data, self.retro_index, self.filters, self.limit)
@@ -107,21 +111,34 @@ class Preparation:
         write_json(self.data / "index.json", {"model": {"path": str(self.data / "model")}, "retrieval": self.retrieval})
 
     def make_collection(self):
-        run_index(self.retro_index, "build", "--chunks", "grid", "--out", self.collection, "--config", self.data / "index.json", self.data / "documents/train")
+        if self.by_torch:
+            named = ((f"train/{name}", text) for name, text in corpus.prepared_documents(self.data, "train"))
+            c = self.run.model_config
+            write_collection(self.collection, named, tokenizer.Vocabulary(self.data / "model/tokenizer.json"), c.retro_chunk_length, c.eod_token_id)
+        else:
+            self.build_collection()
         print(f"collection: {len(Collection(self.collection)):,} chunks", flush=True)
 
+    def build_collection(self):
+        run_index(self.retro_index, "build", "--chunks", "grid", "--out", self.collection, "--config", self.data / "index.json", self.data / "documents/train")
+
     def make_neighbours(self):
+        if self.by_torch:
+            return
         run_index(self.retro_index, "neighbors", self.collection, "--k", self.run.model_config.retro_num_neighbors,
                   "--exclude-same-document", "--out", self.data / "train.neighbours")
 
     def query(self, queries, name):
-        query_collection(self.retro_index, self.data / "index.json", self.collection, self.run.model_config.retro_num_neighbors,
-                         queries, self.data / name)
+        if self.by_torch:
+            write_queries(self.data / f"{name}.queries.jsonl", queries)
+        else:
+            query_collection(self.retro_index, self.data / "index.json", self.collection, self.run.model_config.retro_num_neighbors,
+                             queries, self.data / f"{name}.neighbours")
 
     def make_validation(self):
         vocabulary = tokenizer.Vocabulary(self.data / "model/tokenizer.json")
         queries, _ = chunk_queries(corpus.prepared_documents(self.data, "valid"), vocabulary, self.run.model_config.retro_chunk_length)
-        self.query(queries, "valid.neighbours")
+        self.query(queries, "valid")
         print(f"neighbours: {len(queries):,} validation chunks", flush=True)
 
     def make_questions(self):
@@ -133,7 +150,7 @@ class Preparation:
         chunks = question_chunks(documents, vocabulary, c.retro_chunk_length, c.eod_token_id, self.questions.most, left_out)
         if not chunks.rows:
             raise ValueError(f"{self.source}: no manual page to ask questions about; leave --questions out")
-        self.query(chunks.queries, "questions.neighbours")
+        self.query(chunks.queries, "questions")
         places = [place and (f"train/{place[0]}", place[1]) for place in chunks.places]  # retro-index names them by the folder read
         sources = Collection(self.collection).find_chunks(places)
         sources.astype("<i8").tofile(self.data / "questions.sources")
@@ -141,11 +158,11 @@ class Preparation:
         print(f"questions: {len(chunks.rows):,} chunks, before {np.mean(sources >= 0):.0%} of them the answer's place is known", flush=True)
 
 
-def prepare(run, documents, retro_index, retrieval, filters, limit=corpus.FileLimit(), questions=QuestionLimit()):
+def prepare(run, documents, retro_index, retrieval, filters, limit=corpus.FileLimit(), questions=QuestionLimit(), by_torch=False):
     """Everything, each part from the one before."""
     if run.model_config.architecture != "retro":
         raise ValueError("prepare with the retro model's configuration; a GPT of the same data folder trains on the same chunks")
-    p = Preparation(run, documents, retro_index, retrieval, filters, limit, questions)
+    p = Preparation(run, documents, retro_index, retrieval, filters, limit, questions, by_torch)
     stages = Stages(run.data, p.settings())
     stages.run("documents", p.make_documents)
     stages.run("model", p.make_model)
