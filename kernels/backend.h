@@ -143,6 +143,7 @@ struct norm_args {
     enum norm_kind kind;
     int heads; /* > 1: a row is so many rows side by side, and gamma and beta are of one of them; 0
                   and 1: one row */
+    bool each_head; /* gamma and beta are of all of them */
     /* The sums of squares of longer rows, of which x holds some columns: f32 [rows, 1], on the
      * device, of `whole` columns. RMS only. data NULL: the norm is of x itself. */
     struct tensor squares;
@@ -183,54 +184,74 @@ struct gate_args {
     enum activation activation;
 };
 
-/* Rows [first, first + n) of x, of one sequence, that a delta net reads. They go on from the state
- * `from`, -1: an empty one, and leave the state `to`, -1: none. Both are rows of delta_args.states.
- * n may be 0: then `to` becomes what `from` is. A span that `follows` is of the same sequence as
- * the span before it in the list, and runs behind it; others touch no state that another one
- * writes. */
+/* Rows [first, first + n) of x, of one sequence, of a layer that keeps a state. They go on from the
+ * state `from`, -1: an empty one, and leave the state `to`, -1: none. Both are rows of the args'
+ * `states`. n may be 0: then `to` becomes what `from` is. A span that `follows` is of the same
+ * sequence as the span before it in the list, and runs behind it; others touch no state that
+ * another one writes. */
 struct state_span {
     int32_t first, n, from, to, follows;
 };
 
-/* A gated delta net's rows (Yang et al. 2024, arXiv 2412.06464). A row of x has the channels q [key
- * heads, key_dim], k likewise, v [value heads, value_dim]. Each channel is convolved over the row
- * and the kernel - 1 rows before it, c = silu(sum over i of filter[channel][i] x[row - kernel + 1 +
- * i]); q and k of a head become q / sqrt(sum q^2 + 1e-6) / sqrt(key_dim) and k / sqrt(sum k^2 +
- * 1e-6). With b and a of gates' row [b of value heads, a of value heads], value head h has a state
- * S [key_dim, value_dim], and row by row
- *
- *     S = e^(-rate[h] softplus(a + bias[h])) S
- *     S = S + k outer (sigmoid(b) (v - k S))
- *     y = q S
- *
- * with q and k of key head h / (value heads / key heads). A row of `states` is the kernel - 1
- * latest rows of x, the oldest first, then S of each head. Each row is computed by itself, in an
- * order that does not depend on how rows are cut into spans. */
-struct delta_args {
-    struct tensor y;                /* f32 [rows, value heads value_dim]; rows in no span stay */
-    struct tensor x, gates;         /* f32 [rows, channels], [rows, 2 value heads] */
-    struct tensor filter;           /* f32 [channels, kernel] */
-    const float *rate, *bias;       /* device, [value heads] */
+/* Channels of rows, each convolved over the row and the kernel - 1 rows before it: y[row][c] =
+ * activation(bias[c] + sum over i of filter[c][i] x[row - kernel + 1 + i][c]). A row of `states`
+ * begins with the kernel - 1 latest rows of x, the oldest first; what stands behind them is another
+ * operation's. Each row is computed by itself, in an order that does not depend on how rows are cut
+ * into spans. */
+struct convolve_args {
+    struct tensor y, x;   /* f32 [rows, channels]; overlap nothing; rows of y in no span stay */
+    struct tensor filter; /* f32 [channels, kernel] */
+    const float *bias;    /* device, [channels]; NULL: none */
+    enum activation activation;
     const struct state_span *spans; /* host, [n_spans] */
-    struct tensor states; /* f32 [states, delta_state_columns]; data NULL: no span has any */
+    struct tensor states;           /* f32 [states, columns]; data NULL: no span has any */
     int n_spans;
+};
+
+/* How a row enters the state S [key_dim, value_dim] of a value head, with q and k of its key head,
+ * v of its own. */
+enum delta_rule {
+    /* A gated delta net (Yang et al. 2024, arXiv 2412.06464). With a row of x as q [key heads,
+     * key_dim], k likewise, v [value heads, value_dim]; q and k of a head become q / sqrt(sum q^2 +
+     * 1e-6) / sqrt(key_dim) and k / sqrt(sum k^2 + 1e-6); a row of gates is b of each value head,
+     * then a of each:
+     *
+     *     S = e^(-rate softplus(a + bias)) S
+     *     S = S + k outer (sigmoid(b) (v - k S))
+     *     y = q S
+     */
+    DELTA_CORRECTS,
+    /* A state space (Mamba-2, Dao and Gu 2024, arXiv 2405.21060). With a row of x as v, k, q, which
+     * the paper calls x, B, C, and a row of gates as a of each value head:
+     *
+     *     step = softplus(a + bias), at least `least` and at most `most`
+     *     S = e^(-rate step) S + k outer (step v)
+     *     y = q S + skip v
+     */
+    DELTA_ADDS
+};
+
+/* The rows of layers whose heads keep a matrix. Value head i reads key head i / (value heads / key
+ * heads). A row of `states` ends with S of each value head; what stands before is another
+ * operation's. Each row is computed by itself, in an order that does not depend on how rows are cut
+ * into spans. */
+struct delta_args {
+    struct tensor y;          /* f32 [rows, value heads value_dim]; rows in no span stay */
+    struct tensor x, gates;   /* f32 [rows, channels]; [rows, 2 value heads], or [rows, value heads]
+                                 where rows add */
+    const float *rate, *bias; /* device, [value heads] */
+    const float *skip;        /* device, [value heads], where rows add */
+    const struct state_span *spans; /* host, [n_spans] */
+    struct tensor states;           /* f32 [states, columns]; data NULL: no span has any */
+    int n_spans;
+    enum delta_rule rule;
     int key_heads, value_heads, key_dim, value_dim;
+    float least, most; /* where rows add */
 };
 enum {
     DELTA_MAX_KERNEL = 8,
-    DELTA_MAX_HEAD = 256,        /* key_dim, value_dim */
-    DELTA_MAX_STATE = 1 << 17,   /* floats of the states that read one key head */
-    DELTA_MAX_GROUP = 64,        /* value heads that read one key head */
-    DELTA_MAX_CHANNELS = 1 << 11 /* channels of one key head and of those value heads */
+    DELTA_MAX_HEAD = 256 /* key_dim, value_dim */
 };
-static inline size_t delta_state_columns(int key_heads, int value_heads, int key_dim, int value_dim,
-                                         int kernel) {
-    size_t channels =
-        2 * (size_t)key_heads * (size_t)key_dim + (size_t)value_heads * (size_t)value_dim;
-    return kernel == 0 ? 0
-                       : (size_t)(kernel - 1) * channels +
-                             (size_t)value_heads * (size_t)key_dim * (size_t)value_dim;
-}
 
 /* The experts that a row uses, and their weights: y[i] = the k largest of the row's scores, largest
  * first, the lowest expert first among equals, then the k numbers of those experts. Scores are
@@ -239,9 +260,9 @@ static inline size_t delta_state_columns(int key_heads, int value_heads, int key
  * `bias` is added to scores where experts are chosen, and not to weights. With groups > 1 experts
  * stand in groups of equal size, and those of the groups_used groups are chosen from whose two best
  * scores (with the bias) have the largest sums, the lowest group first among equals (DeepSeek-V3,
- * arXiv 2412.19437, 2.1.2). With `renormalise` the k weights are divided by their sum; then they
- * are multiplied by `scale`. A NaN ranks as -infinity and makes the weights of its row NaN. logits
- * f32 [rows, experts], y f32 [rows, 2 k]. */
+ * arXiv 2412.19437, 2.1.2). With `renormalise` the k weights are divided by their sum and epsilon;
+ * then they are multiplied by `scale`. A NaN ranks as -infinity and makes the weights of its row
+ * NaN. logits f32 [rows, experts], y f32 [rows, 2 k]. */
 enum { ROUTE_EXPERTS = 1 << 12 };
 struct route_args {
     struct tensor y, logits;
@@ -249,6 +270,7 @@ struct route_args {
     bool sigmoid, renormalise;
     int groups, groups_used; /* groups 0: as 1 */
     float scale;             /* 0: none, as 1 */
+    float epsilon;
 };
 
 /* A mixture of experts: y = sum over j of weight j times expert j of x's row, in the order of
@@ -373,8 +395,8 @@ struct sample_args {
 /* clang-format off */
 #define BACKEND_OPERATIONS(OPERATION) \
     OPERATION(linear) OPERATION(attention) OPERATION(attention_shares) OPERATION(norm) \
-    OPERATION(square_rows) OPERATION(add) OPERATION(glu) OPERATION(gate) OPERATION(delta) \
-    OPERATION(route) OPERATION(experts) \
+    OPERATION(square_rows) OPERATION(add) OPERATION(glu) OPERATION(gate) OPERATION(convolve) \
+    OPERATION(delta) OPERATION(route) OPERATION(experts) \
     OPERATION(softcap) OPERATION(embed) OPERATION(rope) OPERATION(gather_rows) \
     OPERATION(scatter_rows) OPERATION(mean_rows) OPERATION(sample)
 /* clang-format on */

@@ -98,14 +98,17 @@ struct pair_product;
     KERNEL(set, void, softcap, (float *x, int n, float cap), (x, n, cap), softcap_vector) \
     KERNEL(set, void, exp, (float *y, const float *x, int n), (y, x, n), exp_vector)
 
-/* Rows of one value head of a delta net: q, k and v are ready, and `state` is S [key_dim,
+/* Rows of one value head that keeps a matrix: q, k and v are ready, and `state` is S [key_dim,
  * value_dim], which is read and written. delta_vector.h, delta_generic.c. */
 struct delta_rows {
-    const float *q, *k, *v; /* rows `apart` floats apart */
-    int64_t apart, y_apart;
+    const float *q, *k, *v; /* rows of q and k are `apart` floats apart */
+    int64_t apart, v_apart, y_apart;
     float *y, *state;
-    const float *decay, *strength; /* of each row, `heads` floats apart: e^(..) and sigmoid(b) */
+    const float *decay, *strength; /* of each row, `heads` floats apart: how much of S stays, and
+                                      how much of what v asks for is written */
     int heads, rows, key_dim, value_dim;
+    enum delta_rule rule;
+    float skip; /* where rows add */
 };
 #define DELTA_KERNELS(KERNEL, set) \
     KERNEL(set, void, delta, (const struct delta_rows *rows), (rows), delta_vector)

@@ -1,19 +1,29 @@
-/* kernels/cpu/delta_generic.c: the delta rule in portable C: the reference of delta_vector.h. */
+/* kernels/cpu/delta_generic.c: the rules of layers whose heads keep a matrix in portable C: the
+ * reference of delta_vector.h. */
 #include "kernels/cpu/variants.h"
 
-static void delta_row(const struct delta_rows *rows, int t) {
-    const float *q = rows->q + t * rows->apart, *k = rows->k + t * rows->apart,
-                *v = rows->v + t * rows->apart;
+/* The values that the row writes: of a delta net less those that the state has already. */
+static void make_write(const struct delta_rows *rows, int t, const float *k, const float *v,
+                       float *write) {
     const float decay = rows->decay[(int64_t)t * rows->heads],
                 strength = rows->strength[(int64_t)t * rows->heads];
-    float *y = rows->y + t * rows->y_apart, write[DELTA_MAX_HEAD];
     int columns = rows->value_dim;
-    for (int c = 0; c < columns; c++) write[c] = y[c] = 0;
-    for (int i = 0; i < rows->key_dim; i++) {
+    for (int c = 0; c < columns; c++) write[c] = 0;
+    for (int i = 0; i < rows->key_dim && rows->rule == DELTA_CORRECTS; i++) {
         const float *s = rows->state + (int64_t)i * columns;
         for (int c = 0; c < columns; c++) write[c] += k[i] * s[c];
     }
     for (int c = 0; c < columns; c++) write[c] = (v[c] - write[c] * decay) * strength;
+}
+
+static void delta_row(const struct delta_rows *rows, int t) {
+    const float *q = rows->q + t * rows->apart, *k = rows->k + t * rows->apart,
+                *v = rows->v + t * rows->v_apart;
+    const float decay = rows->decay[(int64_t)t * rows->heads];
+    float *y = rows->y + t * rows->y_apart, write[DELTA_MAX_HEAD];
+    int columns = rows->value_dim;
+    make_write(rows, t, k, v, write);
+    for (int c = 0; c < columns; c++) y[c] = 0;
     for (int i = 0; i < rows->key_dim; i++) {
         float *s = rows->state + (int64_t)i * columns;
         for (int c = 0; c < columns; c++) {
@@ -21,6 +31,7 @@ static void delta_row(const struct delta_rows *rows, int t) {
             y[c] += q[i] * s[c];
         }
     }
+    for (int c = 0; c < columns && rows->rule == DELTA_ADDS; c++) y[c] += rows->skip * v[c];
 }
 
 static inline void delta_vector(const struct delta_rows *rows) {

@@ -77,7 +77,7 @@ static void route_row(const void *context, int i, int thread) {
     struct row_scores scores = make_scores(args, row_f32(args->logits, i));
     const float *keys = make_keys(args, &scores, room);
     int k = args->y.cols / 2, expert = -1;
-    double kept = 0;
+    double kept = (double)args->epsilon;
     for (int j = 0; j < k; j++) {
         expert = choose_next(keys, args->logits.cols, expert);
         double weight = score_of(&scores, expert);

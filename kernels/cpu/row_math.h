@@ -43,11 +43,12 @@ static inline double row_squares(const float *x, int n, double centre) {
     return chains_sum(chains);
 }
 
-/* Two passes over the n columns: the variance of x - mean has no cancellation. `squares` is the sum
- * of a longer row's, NULL without. */
+/* Two passes over the n columns, whose gamma and beta begin `at` behind the first: the variance of
+ * x
+ * - mean has no cancellation. `squares` is the sum of a longer row's, NULL without. */
 static inline void norm_columns(const struct norm_args *args, float *y, const float *x, int n,
-                                const float *squares) {
-    const float *gamma = args->gamma, *beta = args->beta;
+                                const float *squares, int at) {
+    const float *gamma = args->gamma + at, *beta = args->beta == NULL ? NULL : args->beta + at;
     double mean = args->kind == NORM_LAYER ? row_sum(x, n) / n : 0;
     double variance =
         squares == NULL ? row_squares(x, n, mean) / n : (double)*squares / args->whole;
@@ -66,7 +67,7 @@ static inline void norm_row(const struct norm_args *args, int i) {
     float *y = row_f32(args->y, i);
     int heads = max_int(1, args->heads), n = args->x.cols / heads;
     for (int head = 0; head < heads; head++)
-        norm_columns(args, y + head * n, x + head * n, n, squares);
+        norm_columns(args, y + head * n, x + head * n, n, squares, args->each_head ? head * n : 0);
 }
 
 static inline void square_row(const struct square_rows_args *args, int i) {

@@ -1,8 +1,9 @@
-/* kernels/cuda/delta.cu: gated delta nets, and rows that are weighed by gates. See struct
- * delta_args.
+/* kernels/cuda/delta.cu: layers that keep states, their short convolutions, and rows that are
+ * weighed by gates. See struct convolve_args and struct delta_args.
  *
- * The channels of all rows are convolved and normed first, then a block for each value head and
- * sequence walks its rows: a thread has one column of the state, which meets no other column. */
+ * A thread convolves a channel of all rows of a sequence. Of heads that keep a matrix, a block for
+ * each value head and sequence walks its rows: a thread has one column of the state, which meets no
+ * other column. */
 #include "kernels/cuda/common.cuh"
 
 /* y = activation(x) by */
@@ -34,58 +35,104 @@ void cuda_gate(struct backend *backend, const struct gate_args *args) {
                   gate_kernel_args);
 }
 
-/* Delta nets. */
+/* Convolutions. */
 
-struct delta_kernel_args {
-    view y, x, gates, filter, states;
-    const float *rate, *bias;
-    float *channels, *spare;        /* [rows, channels]; states that nobody keeps, S of each head */
+struct convolve_kernel_args {
+    view y, x, filter, states;
+    const float *bias;
     const struct state_span *spans; /* round by round */
     int first;                      /* of the round's */
-    int key_heads, value_heads, key_dim, value_dim, unused;
+    enum activation activation;
 };
-
-/* A state's latest rows of x, and S of a head; NULL of state -1. */
-__device__ static float *state_rows(const struct delta_kernel_args &k, int state) {
-    return state < 0 ? NULL : (float *)k.states.data + state * k.states.stride;
-}
-__device__ static float *state_matrix(const struct delta_kernel_args &k, int state, int head) {
-    int64_t size = (int64_t)k.key_dim * k.value_dim;
-    if (state == -1) return NULL;
-    if (state < 0) return k.spare + ((int64_t)(-2 - state) * k.value_heads + head) * size;
-    return state_rows(k, state) + (int64_t)(k.filter.cols - 1) * k.x.cols + head * size;
-}
 
 /* Channel `channel` of the row that stands `row` rows behind a span's first; those before it are of
  * the state. */
-__device__ static float channel_at(const struct delta_kernel_args &k, const struct state_span &span,
-                                   int row, int channel) {
+__device__ static float channel_at(const struct convolve_kernel_args &k,
+                                   const struct state_span &span, int row, int channel) {
     if (row >= 0) return ((const float *)k.x.data)[(span.first + row) * k.x.stride + channel];
-    const float *before = state_rows(k, span.from);
-    return before ? before[(int64_t)(k.filter.cols - 1 + row) * k.x.cols + channel] : 0;
+    if (span.from < 0) return 0;
+    const float *before = (const float *)k.states.data + span.from * k.states.stride;
+    return before[(int64_t)(k.filter.cols - 1 + row) * k.x.cols + channel];
 }
 
 /* grid (spans of the round, pieces of channels), block 32 .. 256: a thread convolves one channel of
  * all rows of the span, then leaves its latest rows in the state. Bound by bytes: reads and writes
  * x once, the filter stays in registers or the cache. */
-__global__ void delta_convolve_kernel(struct delta_kernel_args k) {
+__global__ void convolve_kernel(struct convolve_kernel_args k) {
     int channel = first_column<1>(), kernel = k.filter.cols;
     const struct state_span span = k.spans[k.first + (int)blockIdx.x];
     if (channel >= k.x.cols) return;
     const float *filter = (const float *)k.filter.data + (int64_t)channel * kernel;
+    float bias = k.bias ? k.bias[channel] : 0;
     for (int row = 0; row < span.n; row++) {
-        float sum = 0;
+        float sum = bias;
         for (int j = 0; j < kernel; j++)
             sum += filter[j] * channel_at(k, span, row - kernel + 1 + j, channel);
-        k.channels[(int64_t)(span.first + row) * k.x.cols + channel] = sum / (1.0f + expf(-sum));
+        ((float *)k.y.data)[(span.first + row) * k.y.stride + channel] =
+            value_activate(sum, k.activation);
     }
     if (span.to < 0) return;
-    float *to = state_rows(k, span.to) + channel;
+    float *to = (float *)k.states.data + span.to * k.states.stride + channel;
     for (int j = 0; j < kernel - 1; j++)
         to[(int64_t)j * k.x.cols] = channel_at(k, span, span.n - kernel + 1 + j, channel);
 }
 
+/* Heads that keep a matrix. */
+
+struct delta_kernel_args {
+    view y, x, gates, states;
+    const float *rate, *bias, *skip;
+    float *spare;                   /* states that nobody keeps, S of each head */
+    const struct state_span *spans; /* round by round */
+    int first;                      /* of the round's */
+    enum delta_rule rule;
+    int key_heads, value_heads, key_dim, value_dim;
+    float least, most;
+};
+
+/* S of a head; NULL of state -1. */
+__device__ static float *state_matrix(const struct delta_kernel_args &k, int state, int head) {
+    int64_t size = (int64_t)k.key_dim * k.value_dim;
+    if (state == -1) return NULL;
+    if (state < 0) return k.spare + ((int64_t)(-2 - state) * k.value_heads + head) * size;
+    return (float *)k.states.data + state * k.states.stride + k.states.cols -
+           (k.value_heads - head) * size;
+}
+
+/* How much of a head's state stays, and how much of what a value asks for is written. */
+struct delta_weights {
+    float decay, strength;
+};
+__device__ static struct delta_weights weigh_row(const struct delta_kernel_args &k,
+                                                 const float *gates, int head) {
+    bool adds = k.rule == DELTA_ADDS;
+    float a = gates[adds ? head : k.value_heads + head] + k.bias[head];
+    float step = a > 20 ? a : log1pf(expf(a));
+    if (adds) step = fminf(fmaxf(step, k.least), k.most);
+    return {expf(-k.rate[head] * step), adds ? step : 1 / (1 + expf(-gates[head]))};
+}
+
 enum { DELTA_THREADS = DELTA_MAX_HEAD };
+
+/* q and k of a row, with the length that the delta rule gives them. */
+__device__ static void take_keys(const struct delta_kernel_args &k, const float *channels, int head,
+                                 float *q, float *key, float *sums) {
+    int at = (int)threadIdx.x, keys = k.key_dim, all = k.key_heads * keys, values = 0;
+    bool adds = k.rule == DELTA_ADDS;
+    if (adds) values = k.value_heads * k.value_dim;
+    const float *first = channels + values + head * keys + at, *second = first + all;
+    float qi = at < keys ? *(adds ? second : first) : 0,
+          ki = at < keys ? *(adds ? first : second) : 0;
+    if (!adds) {
+        float q_size = block_sum(qi * qi, sums), k_size = block_sum(ki * ki, sums);
+        qi = qi / sqrtf(q_size + 1e-6f) / sqrtf((float)keys);
+        ki = ki / sqrtf(k_size + 1e-6f);
+    }
+    if (at < keys) {
+        q[at] = qi;
+        key[at] = ki;
+    }
+}
 
 /* grid (spans of the round, value heads), block 256, shared q, k [DELTA_MAX_HEAD each] and one
  * float per warp. Bound by the state's bytes: reads and writes it twice a row, from the cache. */
@@ -95,36 +142,30 @@ __global__ void __launch_bounds__(DELTA_THREADS, 4) delta_rule_kernel(struct del
     const struct state_span span = k.spans[k.first + (int)blockIdx.x];
     int head = (int)blockIdx.y, at = (int)threadIdx.x, keys = k.key_dim, values = k.value_dim;
     int key_head = head / (k.value_heads / k.key_heads);
+    bool mine = at < values, adds = k.rule == DELTA_ADDS;
     const float *from = state_matrix(k, span.from, head);
     float *state = state_matrix(k, span.to, head);
-    bool mine = at < values;
     for (int i = 0; mine && i < keys && state != from; i++)
         state[i * values + at] = from ? from[i * values + at] : 0;
     for (int row = 0; row < span.n; row++) {
         int64_t place = span.first + row;
-        const float *channels = k.channels + place * k.x.cols;
-        float qi = at < keys ? channels[key_head * keys + at] : 0;
-        float ki = at < keys ? channels[(k.key_heads + key_head) * keys + at] : 0;
-        float q_size = block_sum(qi * qi, sums), k_size = block_sum(ki * ki, sums);
-        if (at < keys) {
-            q[at] = qi / sqrtf(q_size + 1e-6f) / sqrtf((float)keys);
-            key[at] = ki / sqrtf(k_size + 1e-6f);
-        }
+        const float *channels = (const float *)k.x.data + place * k.x.stride;
+        take_keys(k, channels, key_head, q, key, sums);
         __syncthreads();
-        const float *gates = (const float *)k.gates.data + place * k.gates.stride;
-        float a = gates[k.value_heads + head] + k.bias[head];
-        float decay = expf(-k.rate[head] * (a > 20 ? a : log1pf(expf(a))));
-        float strength = 1 / (1 + expf(-gates[head])), found = 0, y = 0;
+        struct delta_weights weights =
+            weigh_row(k, (const float *)k.gates.data + place * k.gates.stride, head);
         if (mine) {
-            float *column = state + at;
-            for (int i = 0; i < keys; i++) found += key[i] * column[i * values];
-            int64_t value = 2 * (int64_t)k.key_heads * keys + (int64_t)head * values + at;
-            float write = (channels[value] - found * decay) * strength;
+            int64_t before = adds ? 0 : 2 * (int64_t)k.key_heads * keys;
+            float *column = state + at, found = 0, y = 0;
+            float value = channels[before + (int64_t)head * values + at];
+            for (int i = 0; i < keys && !adds; i++) found += key[i] * column[i * values];
+            float write = (value - found * weights.decay) * weights.strength;
             for (int i = 0; i < keys; i++) {
-                float next = column[i * values] * decay + key[i] * write;
+                float next = column[i * values] * weights.decay + key[i] * write;
                 column[i * values] = next;
                 y += q[i] * next;
             }
+            if (adds) y += k.skip[head] * value;
             ((float *)k.y.data)[place * k.y.stride + head * values + at] = y;
         }
         __syncthreads();
@@ -133,15 +174,15 @@ __global__ void __launch_bounds__(DELTA_THREADS, 4) delta_rule_kernel(struct del
 
 /* Spans of one sequence run one behind the other: a round is the next span of each. Lists those of
  * a round behind the n that are listed, and returns how many are. One that leaves no state has a
- * spare one, -2, -3, ... */
-static int list_round(const struct delta_args *args, int round, struct state_span *listed, int n,
-                      int *spare) {
+ * spare one, -2, -3, ..., where `spare` counts them. */
+static int list_round(const struct state_span *spans, int n_spans, int round,
+                      struct state_span *listed, int n, int *spare) {
     int depth = 0;
-    for (int i = 0; i < args->n_spans; i++) {
-        depth = i > 0 && args->spans[i].follows ? depth + 1 : 0;
+    for (int i = 0; i < n_spans; i++) {
+        depth = i > 0 && spans[i].follows ? depth + 1 : 0;
         if (depth != round) continue;
-        listed[n] = args->spans[i];
-        if (listed[n].to < 0) {
+        listed[n] = spans[i];
+        if (listed[n].to < 0 && spare) {
             listed[n].to = -2 - *spare;
             *spare += 1;
         }
@@ -157,54 +198,65 @@ static int count_spare(const struct delta_args *args) {
 }
 
 /* The rounds' spans, in order, on the device; `ends` has where each ends. */
-static const struct state_span *stage_spans(struct backend *backend, const struct delta_args *args,
-                                            int **ends) {
+static const struct state_span *stage_spans(struct backend *backend, const struct state_span *spans,
+                                            int n_spans, bool spares, int **ends) {
     struct cuda *cuda = cuda_of(backend);
-    size_t n = (size_t)args->n_spans, span = sizeof(struct state_span);
+    size_t n = (size_t)n_spans, span = sizeof(struct state_span);
     char *room = (char *)host_list_reserve(&cuda->spans, n * (span + sizeof(int)));
     struct state_span *listed = (struct state_span *)room;
     *ends = (int *)(room + n * span);
     int spare = 0, done = 0;
-    for (int round = 0; done < args->n_spans; round++) {
-        done = list_round(args, round, listed, done, &spare);
+    for (int round = 0; done < n_spans; round++) {
+        done = list_round(spans, n_spans, round, listed, done, spares ? &spare : NULL);
         (*ends)[round] = done;
     }
     return array_stage(backend, listed, n);
 }
 
+void cuda_convolve(struct backend *backend, const struct convolve_args *args) {
+    if (args->n_spans == 0) return;
+    int *ends, threads = row_threads(args->x.cols, 1);
+    const struct state_span *spans = stage_spans(backend, args->spans, args->n_spans, false, &ends);
+    if (spans == NULL) return; /* a failure */
+    struct convolve_kernel_args k = {args->y, args->x, args->filter,    args->states, args->bias,
+                                     spans,   0,       args->activation};
+    for (int round = 0; k.first < args->n_spans; round++) {
+        dim3 grid((unsigned)(ends[round] - k.first), blocks_for(args->x.cols, threads));
+        kernel_launch(backend, convolve_kernel, grid, threads, 0, k);
+        k.first = ends[round];
+    }
+}
+
 void cuda_delta(struct backend *backend, const struct delta_args *args) {
     if (args->n_spans == 0) return;
-    size_t channels = (size_t)args->x.rows * (size_t)args->x.cols,
-           state = (size_t)args->value_heads * (size_t)args->key_dim * (size_t)args->value_dim,
-           floats = channels + state * (size_t)count_spare(args);
+    size_t floats = (size_t)args->value_heads * (size_t)args->key_dim * (size_t)args->value_dim *
+                    (size_t)count_spare(args);
     int *ends;
-    float *room =
-        (float *)workspace_reserve(backend, &cuda_of(backend)->deltas, floats * sizeof(float));
-    const struct state_span *spans = stage_spans(backend, args, &ends);
-    if (room == NULL || spans == NULL) return; /* a failure */
+    float *spare = (float *)workspace_reserve(backend, &cuda_of(backend)->deltas,
+                                              (floats + 1) * sizeof(float));
+    const struct state_span *spans = stage_spans(backend, args->spans, args->n_spans, true, &ends);
+    if (spare == NULL || spans == NULL) return; /* a failure */
     struct delta_kernel_args k = {args->y,
                                   args->x,
                                   args->gates,
-                                  args->filter,
                                   args->states,
                                   args->rate,
                                   args->bias,
-                                  room,
-                                  room + channels,
+                                  args->skip,
+                                  spare,
                                   spans,
                                   0,
+                                  args->rule,
                                   args->key_heads,
                                   args->value_heads,
                                   args->key_dim,
                                   args->value_dim,
-                                  0};
+                                  args->least,
+                                  args->most};
     size_t shared = (2 * DELTA_MAX_HEAD + DELTA_THREADS / WARP) * sizeof(float);
     for (int round = 0; k.first < args->n_spans; round++) {
-        unsigned n = (unsigned)(ends[round] - k.first);
-        kernel_launch(backend, delta_convolve_kernel,
-                      dim3(n, blocks_for(args->x.cols, row_threads(args->x.cols, 1))),
-                      row_threads(args->x.cols, 1), 0, k);
-        kernel_launch(backend, delta_rule_kernel, dim3(n, (unsigned)args->value_heads),
+        kernel_launch(backend, delta_rule_kernel,
+                      dim3((unsigned)(ends[round] - k.first), (unsigned)args->value_heads),
                       DELTA_THREADS, shared, k);
         k.first = ends[round];
     }

@@ -14,7 +14,7 @@ struct route_kernel_args {
     const float *bias; /* NULL: none */
     float scale;       /* 0: none */
     int sigmoid, renormalise, groups, groups_used;
-    int unused = 0;
+    float epsilon;
 };
 
 /* The largest key that comes after `last` in the order of choice, the same in every lane; last
@@ -104,7 +104,7 @@ __global__ void route_rows_kernel(struct route_kernel_args args) {
     kernel_scores scores = make_scores(args, logits);
     const float *keys = make_keys(args, scores, (float *)shared);
     int used = args.y.cols / 2, expert = -1;
-    double kept = 0;
+    double kept = args.epsilon;
     for (int j = 0; j < used; j++) {
         expert = choose_next(keys, args.logits.cols, expert);
         double weight = score_of(scores, expert);
@@ -119,9 +119,9 @@ __global__ void route_rows_kernel(struct route_kernel_args args) {
 }
 
 void cuda_route(struct backend *backend, const struct route_args *args) {
-    struct route_kernel_args route_kernel_args = {args->y,      args->logits,     args->bias,
-                                                  args->scale,  args->sigmoid,    args->renormalise,
-                                                  args->groups, args->groups_used};
+    struct route_kernel_args route_kernel_args = {
+        args->y,           args->logits, args->bias,        args->scale,  args->sigmoid,
+        args->renormalise, args->groups, args->groups_used, args->epsilon};
     size_t shared = (size_t)(args->logits.cols + args->groups) * sizeof(float);
     kernel_launch(backend, route_rows_kernel, dim3((unsigned)args->y.rows), WARP, shared,
                   route_kernel_args);

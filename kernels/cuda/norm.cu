@@ -7,7 +7,8 @@ struct norm_kernel_args {
     float epsilon;
     int centre;                 /* LayerNorm */
     view squares;               /* sums of the squares of longer rows; data NULL: none */
-    int whole, unused = 0;      /* columns of those */
+    int whole;                  /* columns of those */
+    int apart;                  /* from gamma and beta of a head to those of the next */
     struct add_kernel_args sum; /* what x is to become first; y.data NULL: nothing */
 };
 
@@ -25,12 +26,14 @@ __global__ void __launch_bounds__(NORM_THREADS) norm_row_kernel(struct norm_kern
     float *x = (float *)k.x.data + blockIdx.x * k.x.stride + blockIdx.y * k.x.cols;
     float *y = (float *)k.y.data + blockIdx.x * k.y.stride + blockIdx.y * k.x.cols, sum = 0,
           mean = 0;
+    const float *gammas = k.gamma + blockIdx.y * k.apart,
+                *betas = k.beta == NULL ? NULL : k.beta + blockIdx.y * k.apart;
     lanes<V> kept = {}, gamma = {}, beta = {};
     if (first < n) {
         kept = k.sum.y.data ? add_at<V>(k.sum, (int)blockIdx.x, first)
                             : lanes_load<V>(x, DTYPE_F32, first);
-        gamma = lanes_load<V>(k.gamma, DTYPE_F32, first);
-        if (k.beta != NULL) beta = lanes_load<V>(k.beta, DTYPE_F32, first);
+        gamma = lanes_load<V>(gammas, DTYPE_F32, first);
+        if (betas != NULL) beta = lanes_load<V>(betas, DTYPE_F32, first);
     }
     for (int col = first; k.sum.y.data && col < n; col += step)
         lanes_store<V>(x, DTYPE_F32, col,
@@ -54,12 +57,12 @@ __global__ void __launch_bounds__(NORM_THREADS) norm_row_kernel(struct norm_kern
     for (int col = first; col < n; col += step) {
         lanes<V> v = col == first ? kept : lanes_load<V>(x, DTYPE_F32, col);
         if (col > first) {
-            gamma = lanes_load<V>(k.gamma, DTYPE_F32, col);
-            if (k.beta != NULL) beta = lanes_load<V>(k.beta, DTYPE_F32, col);
+            gamma = lanes_load<V>(gammas, DTYPE_F32, col);
+            if (betas != NULL) beta = lanes_load<V>(betas, DTYPE_F32, col);
         }
         for (int j = 0; j < V; j++) {
             v.at[j] = (v.at[j] - mean) * scale * gamma.at[j];
-            if (k.beta != NULL) v.at[j] += beta.at[j];
+            if (betas != NULL) v.at[j] += beta.at[j];
         }
         lanes_store<V>(y, DTYPE_F32, col, v);
     }
@@ -78,7 +81,7 @@ void cuda_norm(struct backend *backend, const struct norm_args *args) {
                                                 args->kind == NORM_LAYER,
                                                 args->squares,
                                                 args->whole,
-                                                0,
+                                                args->each_head ? cols : 0,
                                                 {}};
     struct tensor gamma = tensor_make((void *)(uintptr_t)args->gamma, DTYPE_F32, 1, cols),
                   beta = gamma;

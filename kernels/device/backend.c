@@ -235,32 +235,42 @@ void backend_gate(struct backend *backend, const struct gate_args *args) {
     if (!backend->error.status) backend->ops->gate(backend, args);
 }
 
-static void delta_check(const struct delta_args *args) {
-    int group = args->value_heads / args->key_heads, kernel = args->filter.cols,
-        channels = 2 * args->key_heads * args->key_dim + args->value_heads * args->value_dim;
-    CHECK(args->key_heads > 0 && args->value_heads % args->key_heads == 0 && args->key_dim > 0 &&
-          args->key_dim <= DELTA_MAX_HEAD && args->value_dim > 0 &&
-          args->value_dim <= DELTA_MAX_HEAD && kernel > 0 && kernel <= DELTA_MAX_KERNEL);
-    CHECK(group <= DELTA_MAX_GROUP && group * args->key_dim * args->value_dim <= DELTA_MAX_STATE &&
-          2 * args->key_dim + group * args->value_dim <= DELTA_MAX_CHANNELS);
+static void state_spans_check(const struct state_span *spans, int n, int rows, int states) {
+    for (int i = 0; i < n; i++) {
+        CHECK(spans[i].first >= 0 && spans[i].n >= 0 && spans[i].n <= rows - spans[i].first);
+        CHECK(spans[i].from >= -1 && spans[i].from < states);
+        CHECK(spans[i].to >= -1 && spans[i].to < states);
+    }
+}
+
+void backend_convolve(struct backend *backend, const struct convolve_args *args) {
+    int channels = args->x.cols, kernel = args->filter.cols;
+    CHECK(kernel > 0 && kernel <= DELTA_MAX_KERNEL && channels > 0);
     CHECK(tensor_is_f32(&args->filter, channels, kernel) && args->filter.stride == kernel);
-    CHECK(tensor_is_f32(&args->x, args->x.rows, channels));
-    CHECK(tensor_is_f32(&args->gates, args->x.rows, 2 * args->value_heads));
-    CHECK(tensor_is_f32(&args->y, args->x.rows, args->value_heads * args->value_dim));
+    CHECK(tensor_is_f32(&args->x, args->x.rows, channels) &&
+          tensor_is_f32(&args->y, args->x.rows, channels));
     CHECK(args->states.data == NULL ||
-          tensor_is_f32(&args->states, args->states.rows,
-                        (int)delta_state_columns(args->key_heads, args->value_heads, args->key_dim,
-                                                 args->value_dim, kernel)));
+          (tensor_is_f32(&args->states, args->states.rows, args->states.cols) &&
+           (int64_t)args->states.cols >= (int64_t)(kernel - 1) * channels));
+    state_spans_check(args->spans, args->n_spans, args->x.rows, args->states.rows);
+    if (!backend->error.status) backend->ops->convolve(backend, args);
 }
 
 void backend_delta(struct backend *backend, const struct delta_args *args) {
-    delta_check(args);
-    for (int i = 0; i < args->n_spans; i++) {
-        const struct state_span *span = &args->spans[i];
-        CHECK(span->first >= 0 && span->n >= 0 && span->n <= args->x.rows - span->first);
-        CHECK(span->from >= -1 && span->from < args->states.rows);
-        CHECK(span->to >= -1 && span->to < args->states.rows);
-    }
+    int values = args->value_heads * args->value_dim,
+        channels = 2 * args->key_heads * args->key_dim + values;
+    bool adds = args->rule == DELTA_ADDS;
+    CHECK(args->key_heads > 0 && args->value_heads % args->key_heads == 0 && args->key_dim > 0 &&
+          args->key_dim <= DELTA_MAX_HEAD && args->value_dim > 0 &&
+          args->value_dim <= DELTA_MAX_HEAD);
+    CHECK(tensor_is_f32(&args->x, args->x.rows, channels));
+    CHECK(tensor_is_f32(&args->gates, args->x.rows, (adds ? 1 : 2) * args->value_heads));
+    CHECK(tensor_is_f32(&args->y, args->x.rows, values));
+    CHECK(!adds || (args->skip != NULL && args->least <= args->most));
+    CHECK(args->states.data == NULL ||
+          (tensor_is_f32(&args->states, args->states.rows, args->states.cols) &&
+           (int64_t)args->states.cols >= (int64_t)values * args->key_dim));
+    state_spans_check(args->spans, args->n_spans, args->x.rows, args->states.rows);
     if (!backend->error.status) backend->ops->delta(backend, args);
 }
 

@@ -13,7 +13,7 @@ struct delta_keys {
     const struct json *dense; /* mlp_only_layers: numbers of layers without */
 };
 
-#define AT_DELTA(member) AT_DECODER(delta.member)
+#define AT_DELTA(member) AT_DECODER(state.member)
 #define AT_KEYS(member) JSON_AT(struct delta_keys, member)
 static const struct json_field fields[] = {
     {"linear_num_key_heads", JSON_INT, AT_DELTA(key_heads), .min = 1, .max = LIMIT_HEADS,
@@ -61,29 +61,18 @@ static void start_keys(struct delta_keys *keys, const struct huggingface_sizes *
     dims->experts_used = usual->used;
     dims->experts_renormalised = true;
     dims->head_dim = 256;
+    dims->state.mixer = MIXER_DELTA;
     dims->epsilon = 1e-6f;
     dims->activation = ACTIVATION_SILU;
 }
 
 static enum status read_layers(struct delta_keys *keys, struct error *e) {
+    static const char *const names[] = {"linear_attention", NULL};
     struct model_spec *spec = &keys->decoder.spec;
-    const struct json *types = keys->decoder.layer_types;
-    int n = spec->stacks[STACK_DECODER].n_layers;
-    bool listed = !json_is_absent(types);
-    if (listed && (!json_is_list(types) || json_count(types) != (size_t)n))
-        return error_set(e, STATUS_INVALID,
-                         "config.json: \"layer_types\" must be a list of %d, one for each layer",
-                         n);
-    for (int i = 0; i < n; i++) {
-        const struct json *type = listed ? json_item(types, (size_t)i) : NULL;
-        spec->delta[i] =
-            listed ? json_text_is(type, "linear_attention") : (i + 1) % keys->interval != 0;
-        if (listed && !spec->delta[i] && !json_text_is(type, "full_attention"))
-            return error_set(e, STATUS_UNSUPPORTED,
-                             "config.json: \"layer_types\" [%d] must be linear_attention or "
-                             "full_attention",
-                             i);
-    }
+    if (!json_is_absent(keys->decoder.layer_types))
+        return huggingface_read_mixers(&keys->decoder, names, MIXER_DELTA, e);
+    for (int i = 0; i < spec->stacks[STACK_DECODER].n_layers; i++)
+        spec->mixers[i] = (i + 1) % keys->interval != 0 ? MIXER_DELTA : MIXER_ATTENTION;
     return STATUS_OK;
 }
 

@@ -68,6 +68,10 @@ enum status huggingface_read_layer_types(struct huggingface_decoder *decoder, in
                                          struct error *e);
 /* The same, and where layer_types is silent windows in all layers but each window_pattern-th. */
 enum status huggingface_read_windows(struct huggingface_decoder *decoder, struct error *e);
+/* layer_types as spec.mixers: "full_attention" or "attention", and for `mixer` one of the names,
+ * which NULL ends. STATUS_INVALID where it is no list of these for each layer. */
+enum status huggingface_read_mixers(struct huggingface_decoder *decoder, const char *const *names,
+                                    enum mixer mixer, struct error *e);
 /* spec.dense: layers without experts, those listed and those between the steps. `listed` may be
  * absent. */
 enum status huggingface_read_dense(struct model_spec *spec, int step, const struct json *listed,
@@ -169,29 +173,29 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
 
 /* A gated delta net, whose first products are one in order of key heads, or apart. */
 #define HUGGINGFACE_DELTA_ROWS(name) \
-    {.place = offsetof(struct layer, delta_in), \
+    {.place = offsetof(struct layer, state_in), \
      .part = PART_BUT_LAST, \
      .names = {name ".in_proj_qkv.*"}}, \
-        {.place = offsetof(struct layer, delta_in), \
+        {.place = offsetof(struct layer, state_in), \
          .part = PART_FOURTH, \
          .names = {name ".in_proj_z.*"}}, \
-        {.place = offsetof(struct layer, delta_in), \
+        {.place = offsetof(struct layer, state_in), \
          .part = PART_BY_HEAD, \
          .names = {name ".in_proj_qkvz.*"}}, \
-        {.place = offsetof(struct layer, delta_gates), \
+        {.place = offsetof(struct layer, state_gates), \
          .part = PART_FIRST, \
          .names = {name ".in_proj_b.*"}}, \
-        {.place = offsetof(struct layer, delta_gates), \
+        {.place = offsetof(struct layer, state_gates), \
          .part = PART_SECOND, \
          .names = {name ".in_proj_a.*"}}, \
-        {.place = offsetof(struct layer, delta_gates), \
+        {.place = offsetof(struct layer, state_gates), \
          .part = PART_BY_HEAD, \
          .names = {name ".in_proj_ba.*"}}, \
-        {.place = offsetof(struct layer, delta_filter), .names = {name ".conv1d.weight"}}, \
-        {.place = offsetof(struct layer, delta_rate), .names = {name ".A_log"}}, \
-        {.place = offsetof(struct layer, delta_bias), .names = {name ".dt_bias"}}, \
-        {.place = offsetof(struct layer, delta_norm), .names = {name ".norm.*"}}, { \
-        .place = offsetof(struct layer, delta_out), .names = { name ".out_proj.*" } \
+        {.place = offsetof(struct layer, state_filter), .names = {name ".conv1d.weight"}}, \
+        {.place = offsetof(struct layer, state_rate), .names = {name ".A_log"}}, \
+        {.place = offsetof(struct layer, state_bias), .names = {name ".dt_bias"}}, \
+        {.place = offsetof(struct layer, state_norm), .names = {name ".norm.*"}}, { \
+        .place = offsetof(struct layer, state_out), .names = { name ".out_proj.*" } \
     }
 
 /* Decoders with gated delta nets (family_qwen3_next.c): the sizes that an absent key stands for,

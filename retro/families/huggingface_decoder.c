@@ -128,6 +128,33 @@ enum status huggingface_read_windows(struct huggingface_decoder *decoder, struct
     return STATUS_OK;
 }
 
+static bool is_one_of(const struct json *value, const char *const *names) {
+    for (; *names; names++)
+        if (json_text_is(value, *names)) return true;
+    return false;
+}
+
+enum status huggingface_read_mixers(struct huggingface_decoder *decoder, const char *const *names,
+                                    enum mixer mixer, struct error *e) {
+    static const char *const attention[] = {"full_attention", "attention", NULL};
+    struct model_spec *spec = &decoder->spec;
+    int n = spec->stacks[STACK_DECODER].n_layers;
+    if (!json_is_list(decoder->layer_types) || json_count(decoder->layer_types) != (size_t)n)
+        return error_set(e, STATUS_INVALID,
+                         "config.json: \"layer_types\" must be a list of %d, one for each layer",
+                         n);
+    for (int i = 0; i < n; i++) {
+        const struct json *type = json_item(decoder->layer_types, (size_t)i);
+        bool attends = is_one_of(type, attention);
+        if (!attends && !is_one_of(type, names))
+            return error_set(e, STATUS_UNSUPPORTED,
+                             "config.json: \"layer_types\" [%d] must be %s or full_attention", i,
+                             names[0]);
+        spec->mixers[i] = attends ? MIXER_ATTENTION : mixer;
+    }
+    return STATUS_OK;
+}
+
 enum status huggingface_read_dense(struct model_spec *spec, int step, const struct json *listed,
                                    struct error *e) {
     int n = spec->stacks[STACK_DECODER].n_layers;
@@ -150,7 +177,7 @@ struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id
     return (struct layer_spec){.parallel = spec->stacks[stack].parallel,
                                .mask = spec->two_sided ? MASK_NONE : MASK_CAUSAL,
                                .window = spec->windowed[i] ? spec->window : 0,
-                               .delta = spec->delta[i],
+                               .mixer = spec->mixers[i],
                                .experts = spec->stacks[stack].experts > 0 && !spec->dense[i],
                                .rope = spec->stacks[stack].rotated > 0 && !spec->unrotated[i]};
 }

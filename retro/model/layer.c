@@ -1,7 +1,7 @@
 /* retro/model/layer.c: THE transformer layer. Every model is this function over different slots
  * (spec.h):
  *
- *     y   = x + norm_attention(SelfAttention(norm_in(x)))    or a delta net's rows
+ *     y   = x + norm_attention(SelfAttention(norm_in(x)))    or another mixer's rows
  *     z   = y + CrossAttention(norm_cross(y), source)      where the layer has it and there is
  * something to read out = z + norm_out(MLP(norm_mlp(z)))
  *
@@ -10,10 +10,10 @@
  * reads x; without it the MLP reads the rows that attention reads. Row-parallel products are summed
  * over ranks before bias and residual are added, as Megatron does. The MLP may be a mixture of
  * experts. */
-#include "retro/model/layer.h"
+#include "retro/model/mixers.h"
 
-static void project_rows(const struct model *model, struct tensor y, struct tensor x,
-                         const struct projection *projection, enum activation activation) {
+void project_rows(const struct model *model, struct tensor y, struct tensor x,
+                  const struct projection *projection, enum activation activation) {
     backend_linear(model->backend, &(struct linear_args){.y = y,
                                                          .x = x,
                                                          .weight = &projection->weight,
@@ -21,11 +21,8 @@ static void project_rows(const struct model *model, struct tensor y, struct tens
                                                          .activation = activation});
 }
 
-/* branch = x W^T summed over ranks. Its bias waits for add_branch, unless the norm `after` the
- * branch is there: then rank 0 adds it. */
-static void project_row_parallel(const struct pass *pass, struct tensor x,
-                                 const struct projection *projection,
-                                 const struct norm_weights *after) {
+void project_row_parallel(const struct pass *pass, struct tensor x,
+                          const struct projection *projection, const struct norm_weights *after) {
     const struct model *model = pass->model;
     struct linear_args args = {.y = pass->scratch.branch, .x = x, .weight = &projection->weight};
     if (after->gamma && model->comm->rank == 0) args.bias = projection->bias;
@@ -156,9 +153,8 @@ static void attend(const struct pass *pass, const struct attention_args *args,
     backend_attention_shares(backend, &shares);
 }
 
-/* activation(weights) rows, in place of the weights. */
-static struct tensor gate_rows(const struct model *model, struct tensor rows, struct tensor weights,
-                               enum activation activation) {
+struct tensor gate_rows(const struct model *model, struct tensor rows, struct tensor weights,
+                        enum activation activation) {
     backend_gate(
         model->backend,
         &(struct gate_args){.y = weights, .x = weights, .by = rows, .activation = activation});
@@ -205,79 +201,6 @@ static void self_attention(const struct pass *pass, const struct layer *layer,
     if (gates > 0)
         mixed = gate_rows(model, mixed, tensor_cols(qkv, all * h, gates * h), ACTIVATION_SIGMOID);
     project_row_parallel(pass, mixed, &layer->proj, &layer->norm_attention);
-}
-
-/* The product of a delta net's rows: what is convolved, and behind it what weighs its heads. */
-static struct tensor delta_channels(const struct pass *pass) {
-    return tensor_cols(pass->scratch.qkv, 0, stack_delta_columns(pass->stack).channels);
-}
-
-static struct tensor delta_values(const struct pass *pass) {
-    return tensor_cols(pass->scratch.mixed, 0, stack_delta_columns(pass->stack).values);
-}
-
-static struct delta_args delta_args_of(const struct pass *pass, const struct layer *layer,
-                                       struct tensor x, struct tensor gates) {
-    const struct delta_dims *delta = &pass->stack->dims.delta;
-    return (struct delta_args){.y = delta_values(pass),
-                               .x = x,
-                               .gates = gates,
-                               .filter = layer->delta_filter,
-                               .rate = layer->delta_rate.data,
-                               .bias = layer->delta_bias.data,
-                               .spans = pass->states.spans,
-                               .n_spans = pass->states.n_spans,
-                               .states = pass->states.states,
-                               .key_heads = pass->stack->delta_heads.n,
-                               .value_heads = stack_delta_columns(pass->stack).heads,
-                               .key_dim = delta->key_dim,
-                               .value_dim = delta->value_dim};
-}
-
-/* Keeps of the rows that are drafts all that layer_replay reads. */
-static void save_rows(const struct pass *pass, struct tensor x, struct tensor gates) {
-    const struct pass_states *states = &pass->states;
-    struct backend *backend = pass->model->backend;
-    if (states->save_rows == NULL) return;
-    backend_scatter_rows(
-        backend,
-        &(struct scatter_rows_args){
-            .y = tensor_cols(states->saved, 0, x.cols), .x = x, .rows = states->save_rows});
-    backend_scatter_rows(
-        backend, &(struct scatter_rows_args){.y = tensor_cols(states->saved, x.cols, gates.cols),
-                                             .x = gates,
-                                             .rows = states->save_rows});
-}
-
-void layer_replay(const struct pass *pass, const struct layer *layer) {
-    int channels = delta_channels(pass).cols, gates = pass->scratch.gates.cols;
-    struct delta_args args =
-        delta_args_of(pass, layer, tensor_cols(pass->states.saved, 0, channels),
-                      tensor_cols(pass->states.saved, channels, gates));
-    backend_delta(pass->model->backend, &args);
-}
-
-/* branch = norm_attention(DeltaNet(input)), each value head normed by itself and weighed. */
-static void delta_net(const struct pass *pass, const struct layer *layer, struct tensor input) {
-    const struct model *model = pass->model;
-    const struct stack *stack = pass->stack;
-    struct tensor x = delta_channels(pass), y = delta_values(pass), gates = pass->scratch.gates;
-    struct tensor all = tensor_cols(pass->scratch.qkv, 0, x.cols + y.cols),
-                  weights = tensor_cols(all, x.cols, y.cols);
-    project_rows(model, all, input, &layer->delta_in, ACTIVATION_NONE);
-    project_rows(model, gates, input, &layer->delta_gates, ACTIVATION_NONE);
-    save_rows(pass, x, gates);
-
-    struct delta_args args = delta_args_of(pass, layer, x, gates);
-    backend_delta(model->backend, &args);
-    backend_norm(model->backend, &(struct norm_args){.y = y,
-                                                     .x = y,
-                                                     .gamma = layer->delta_norm.gamma,
-                                                     .epsilon = stack->dims.epsilon,
-                                                     .kind = NORM_RMS,
-                                                     .heads = args.value_heads});
-    project_row_parallel(pass, gate_rows(model, y, weights, ACTIVATION_SILU), &layer->delta_out,
-                         &layer->norm_attention);
 }
 
 static void cross_attention(const struct pass *pass, const struct layer *layer) {
@@ -348,6 +271,7 @@ static void route_rows(const struct pass *pass, const struct layer *layer, struc
                                        .bias = layer->router_bias.data,
                                        .sigmoid = dims->router_sigmoid,
                                        .renormalise = dims->experts_renormalised,
+                                       .epsilon = dims->router_epsilon,
                                        .groups = dims->router_groups,
                                        .groups_used = dims->router_groups_used,
                                        .scale = dims->router_scale});
@@ -408,13 +332,14 @@ void layer_forward(const struct pass *pass, const struct layer *layer) {
     struct tensor x = pass->scratch.x;
 
     struct tensor input = enter_branch(pass, layer, &layer->norm_in);
-    if (layer->spec.delta)
-        delta_net(pass, layer, input);
+    bool keeps = mixer_keeps_state(layer->spec.mixer);
+    if (keeps)
+        mix_states(pass, layer, input);
     else
         self_attention(pass, layer, input);
     if (layer->spec.parallel && layer->norm_mlp.gamma)
         input = enter_branch(pass, layer, &layer->norm_mlp);
-    add_branch(pass, x, &layer->proj, &layer->norm_attention, NULL);
+    add_branch(pass, x, keeps ? &layer->state_out : &layer->proj, &layer->norm_attention, NULL);
     if (layer->spec.post_norm) stack_norm(model, pass->stack, x, x, &layer->norm_in);
 
     if (layer->spec.cross) cross_attention(pass, layer);

@@ -39,14 +39,14 @@ struct pass_shares {
     float weight;
 };
 
-/* The states that a pass's rows of delta nets go on from. `states` without data: rows begin anew
- * and nothing stays. */
+/* The states that a pass's rows go on from, in layers that keep them. `states` without data: rows
+ * begin anew and nothing stays. */
 struct pass_states {
-    struct tensor states; /* of this layer: [states, delta_state_columns] */
+    struct tensor states; /* of this layer: [states, mixer_columns.state] */
     const struct state_span *spans;
     int n_spans;
     /* Of rows that may turn out never to have been: what layer_replay needs of them, [saved rows,
-     * channels + 2 value heads], and where it goes, [rows of the pass], -1: it is not kept.
+     * channels + gates], and where it goes, [rows of the pass], -1: it is not kept.
      * save_rows NULL: of none. */
     struct tensor saved;
     const int32_t *save_rows;
@@ -74,6 +74,6 @@ struct pass {
 /* x = layer(x), in place on pass->scratch.x (docs/spec/retro-model.md 4.1; post-norm layers as
  * BERT). */
 void layer_forward(const struct pass *pass, const struct layer *layer);
-/* Moves the states of a delta net on by saved rows: spans count in pass->states.saved, of which the
- * pass's scratch has as many rows. */
+/* Moves the states of a layer that keeps them on by saved rows: spans count in pass->states.saved,
+ * of which the pass's scratch has as many rows. */
 void layer_replay(const struct pass *pass, const struct layer *layer);

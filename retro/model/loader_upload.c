@@ -14,7 +14,7 @@ static void adjust_norm(const struct loader *loader, const struct place *place, 
     const struct norm_weights *last = &model->stacks[STACK_DECODER].final_norm;
     bool scaled = place->at == &last->gamma || place->at == &last->beta;
     size_t row = place->rows->rows[place->row].place;
-    bool gated = !place->outer && row == offsetof(struct layer, delta_norm);
+    bool gated = !place->outer && row == offsetof(struct layer, state_norm);
     if (place->form == PLACE_GAMMA && dims->zero_centered_gamma && !gated)
         for (size_t i = 0; i < n; i++) w[i] += 1.0f;
     if (scaled && model->spec.logit_scale != 1)
@@ -24,9 +24,9 @@ static void adjust_norm(const struct loader *loader, const struct place *place, 
 /* The logarithm of a decay's rate, as families store it, or minus the rate, becomes the rate. */
 static void adjust_rate(const struct loader *loader, const struct place *place, float *w,
                         size_t n) {
-    bool plain = loader->model->stacks[place->stack].dims.delta.plain_rate;
+    bool plain = loader->model->stacks[place->stack].dims.state.plain_rate;
     size_t row = place->rows->rows[place->row].place;
-    if (place->outer || row != offsetof(struct layer, delta_rate)) return;
+    if (place->outer || row != offsetof(struct layer, state_rate)) return;
     for (size_t i = 0; i < n; i++) w[i] = plain ? -w[i] : expf(w[i]);
 }
 

@@ -122,7 +122,7 @@ static enum status read_config(struct model *model, const char *folder, struct e
     if (centered && !json_bool(centered))
         model->spec.stacks[STACK_DECODER].zero_centered_gamma = false;
     const struct json *decay = json_member(config, "logarithmic_decay");
-    model->spec.stacks[STACK_DECODER].delta.plain_rate = decay && !json_bool(decay);
+    model->spec.stacks[STACK_DECODER].state.plain_rate = decay && !json_bool(decay);
     if (status == STATUS_OK)
         status = read_rope_factors(&model->spec.stacks[STACK_DECODER], config, e);
     json_close(config);
@@ -152,12 +152,36 @@ static int narrowest_ffn(const struct dims *dims) {
     return n;
 }
 
+/* The most ranks that can share the mixers with states. */
+static int state_units(const struct state_dims *dims) {
+    return dims->key_heads == 1 ? dims->value_heads : dims->key_heads;
+}
+
+/* Ranks share whole key heads, each with the value heads that read it. A single key head is whole
+ * on all of them, and its value heads are shared. The channels of a convolution are as those of an
+ * MLP. */
+static void split_states(struct stack *stack, const struct comm *comm) {
+    const struct state_dims *dims = &stack->dims.state;
+    if (dims->kernel == 0) return;
+    int group = dims->value_heads / dims->key_heads;
+    if (dims->mixer == MIXER_CONVOLUTION) {
+        stack->state_heads = portion_of_ffn(comm, dims->value_heads);
+        stack->state_keys = stack->state_heads;
+    } else if (dims->key_heads == 1) {
+        stack->state_heads = portion_of(comm, dims->value_heads, 1);
+        stack->state_keys = (struct portion){0, 1};
+    } else {
+        stack->state_heads = portion_of(comm, dims->key_heads, group);
+        stack->state_keys = portion_of(comm, dims->key_heads, 1);
+    }
+}
+
 /* Ranks share whole key/value heads, each with the query heads that read it, and the columns of
  * every MLP. */
 static enum status split_stack(struct stack *stack, const struct comm *comm, struct error *e) {
     const struct dims *dims = &stack->dims;
     int most = min_int(dims->kv_heads, narrowest_ffn(dims)), group = dims->heads / dims->kv_heads;
-    if (dims->delta.kernel > 0) most = min_int(most, dims->delta.key_heads);
+    if (dims->state.kernel > 0) most = min_int(most, state_units(&dims->state));
     if (comm->size > most)
         return error_set(e, STATUS_INVALID,
                          "parallel.tensor is %d, and this model's %d key/value heads and %d MLP "
@@ -165,7 +189,7 @@ static enum status split_stack(struct stack *stack, const struct comm *comm, str
                          comm->size, dims->kv_heads, narrowest_ffn(dims), most);
     stack->kv_heads = portion_of(comm, dims->kv_heads, 1);
     stack->heads = portion_of(comm, dims->kv_heads, group);
-    stack->delta_heads = portion_of(comm, dims->delta.key_heads, 1);
+    split_states(stack, comm);
     stack->ffn = portion_of_ffn(comm, dims->ffn);
     stack->expert_ffn = portion_of_ffn(comm, dims->expert_ffn);
     stack->shared_ffn = portion_of_ffn(comm, dims->shared_ffn);
@@ -281,7 +305,8 @@ static int count_picture_rows(const struct tower_spec *tower) {
 static enum dtype main_dtype(const struct model *model, const struct stack *stack) {
     if (stack->layers == NULL) return model->projector.fc1.weight.dtype;
     const struct layer *first = &stack->layers[stack->kept.first];
-    return first->spec.delta ? first->delta_in.weight.dtype : first->qkv.weight.dtype;
+    return mixer_keeps_state(first->spec.mixer) ? first->state_in.weight.dtype
+                                                : first->qkv.weight.dtype;
 }
 
 static void fill_info(struct model *model) {
@@ -314,12 +339,13 @@ static void fill_info(struct model *model) {
     info->start = spec->start;
     info->eod = spec->eod;
     info->ends = spec->ends;
-    int n_delta = stack_count_delta(stack, 0, stack->dims.n_layers);
-    info->cache_row_bytes = 2 * (size_t)(stack->dims.n_layers - n_delta) *
+    int n_states = stack_count_states(stack, 0, stack->dims.n_layers);
+    const struct state_dims *state = &stack->dims.state;
+    info->cache_row_bytes = 2 * (size_t)stack_count_attention(stack, 0, stack->dims.n_layers) *
                             (size_t)stack->dims.kv_heads * (size_t)stack->dims.head_dim *
                             dtype_bytes(info->cache_dtype);
-    info->state_bytes =
-        (size_t)n_delta * sizeof(float) * stack_state_columns(stack, stack->dims.delta.key_heads);
+    info->state_bytes = (size_t)n_states * sizeof(float) *
+                        state_columns(state, state->key_heads, state->value_heads);
     info->n_retro_layers = retro->n_layers;
     if (retro->n_layers == 0) return;
     info->cache_row_bytes += (size_t)stack->dims.hidden * sizeof(float); /* kv_cache.h: normed */

@@ -12,9 +12,9 @@ struct portion {
 /* Layers of one shape that run one after the other. */
 struct stack {
     struct dims dims;
-    struct portion heads, kv_heads, ffn;   /* this rank's */
-    struct portion delta_heads;            /* its key heads of delta nets */
-    struct portion expert_ffn, shared_ffn; /* its columns of each expert, and of the shared one */
+    struct portion heads, kv_heads, ffn;    /* this rank's */
+    struct portion state_keys, state_heads; /* its key and value heads of mixers with states */
+    struct portion expert_ffn, shared_ffn;  /* its columns of each expert, and of the shared one */
     struct portion kept;  /* the layers of this rank's stage; of an encoder all or none */
     struct layer *layers; /* [dims.n_layers] */
     int prefix;           /* the spelling of the layers' tensors: of tensor_rows.prefixes */
@@ -81,18 +81,27 @@ static inline struct model_part model_part_of(const struct model *model, enum st
     struct model_part part = model->spec.parts[id];
     return part.family ? part : (struct model_part){.family = model->family, .roots = {""}};
 }
-/* Layers [first, first + n) of the stack that have a delta net. */
-static inline int stack_count_delta(const struct stack *stack, int first, int n) {
+/* Layers [first, first + n) of the stack that keep states. */
+static inline int stack_count_states(const struct stack *stack, int first, int n) {
     int count = 0;
-    for (int i = first; i < first + n; i++) count += stack->layers && stack->layers[i].spec.delta;
+    for (int i = first; i < first + n; i++)
+        count += stack->layers && mixer_keeps_state(stack->layers[i].spec.mixer);
     return count;
 }
-/* Numbers of a layer's state, of so many key heads (struct delta_args); 0 without delta nets. */
-static inline size_t stack_state_columns(const struct stack *stack, int key_heads) {
-    const struct delta_dims *delta = &stack->dims.delta;
-    if (delta->kernel == 0) return 0;
-    return delta_state_columns(key_heads, key_heads * (delta->value_heads / delta->key_heads),
-                               delta->key_dim, delta->value_dim, delta->kernel);
+/* Those that keep keys and values. */
+static inline int stack_count_attention(const struct stack *stack, int first, int n) {
+    return n - stack_count_states(stack, first, n);
+}
+/* Channels that are convolved, of so many key and value heads. */
+static inline size_t state_channels(const struct state_dims *dims, int keys, int heads) {
+    return 2 * (size_t)keys * (size_t)dims->key_dim + (size_t)heads * (size_t)dims->value_dim;
+}
+/* Numbers of a layer's state: the rows that the convolution reads again, and the matrices of heads.
+ * 0 where no layer keeps one. */
+static inline size_t state_columns(const struct state_dims *dims, int keys, int heads) {
+    if (dims->kernel == 0) return 0;
+    return (size_t)(dims->kernel - 1) * state_channels(dims, keys, heads) +
+           (size_t)heads * (size_t)dims->key_dim * (size_t)dims->value_dim;
 }
 static inline const struct stack *model_decoder(const struct model *model) {
     return &model->stacks[STACK_DECODER];

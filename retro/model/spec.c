@@ -40,24 +40,14 @@ enum status spec_check_id(const struct model_spec *spec, const char *key, int id
                      spec->vocab - 1);
 }
 
-/* Within what kernels hold (struct delta_args). */
-static enum status check_delta(const struct delta_dims *delta, struct error *e) {
-    if (delta->kernel == 0) return STATUS_OK;
-    int group = delta->value_heads / delta->key_heads;
-    if (delta->value_heads % delta->key_heads != 0)
-        return error_set(e, STATUS_INVALID,
-                         "config.json: \"linear_num_value_heads\" is %d, must be a multiple of "
-                         "\"linear_num_key_heads\", which is %d",
-                         delta->value_heads, delta->key_heads);
-    if (group > DELTA_MAX_GROUP || group * delta->key_dim * delta->value_dim > DELTA_MAX_STATE ||
-        2 * delta->key_dim + group * delta->value_dim > DELTA_MAX_CHANNELS)
-        return error_set(
-            e, STATUS_UNSUPPORTED,
-            "config.json: \"linear_num_value_heads\" makes %d heads of %d for each key "
-            "head of %d; supported are %d heads, %d numbers of state, %d channels",
-            group, delta->value_dim, delta->key_dim, DELTA_MAX_GROUP, DELTA_MAX_STATE,
-            DELTA_MAX_CHANNELS);
-    return STATUS_OK;
+static enum status check_state(const struct state_dims *state, struct error *e) {
+    if (state->kernel == 0 || state->value_heads % state->key_heads == 0) return STATUS_OK;
+    bool delta = state->mixer == MIXER_DELTA;
+    return error_set(e, STATUS_INVALID,
+                     "config.json: %s is %d, must be a multiple of %s, which is %d",
+                     delta ? "\"linear_num_value_heads\"" : "the number of a state space's heads",
+                     state->value_heads,
+                     delta ? "\"linear_num_key_heads\"" : "that of their groups", state->key_heads);
 }
 
 static enum status check_relative(const struct dims *dims, struct error *e) {
@@ -112,7 +102,7 @@ static enum status check_stack(const struct dims *dims, struct error *e) {
         return error_set(e, STATUS_INVALID,
                          "config.json: %d rotary dimensions of a head of %d; must be even and fit",
                          dims->rotated, dims->head_dim);
-    if (check_experts(dims, e) || check_delta(&dims->delta, e)) return e->status;
+    if (check_experts(dims, e) || check_state(&dims->state, e)) return e->status;
     return check_relative(dims, e);
 }
 

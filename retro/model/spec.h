@@ -54,13 +54,28 @@ enum qk_norm {
     QK_NORM_WHOLE /* over the heads of all ranks at once */
 };
 
-/* The shape of a gated delta net (Yang et al. 2024, arXiv 2412.06464), which takes the place of
- * self attention in some layers. Value head i reads key head i / (value_heads / key_heads). */
-struct delta_dims {
+/* How the rows of a layer learn of those before them: what its first branch is. */
+enum mixer {
+    MIXER_ATTENTION,
+    MIXER_DELTA,      /* a gated delta net (Yang et al. 2024, arXiv 2412.06464) */
+    MIXER_SPACE,      /* a state space (Mamba-2, Dao and Gu 2024, arXiv 2405.21060) */
+    MIXER_CONVOLUTION /* a short convolution between two gates (LFM2) */
+};
+/* Such a layer keeps a state for each sequence, in place of keys and values. */
+static inline bool mixer_keeps_state(enum mixer mixer) { return mixer != MIXER_ATTENTION; }
+
+/* The shape of the layers that keep states, all of which have one mixer. Each channel is convolved
+ * with the rows before it. Behind that a delta net and a state space have value heads that keep a
+ * matrix [key_dim, value_dim], of which head i reads key head i / (value_heads / key_heads). A
+ * convolution has no keys: its channels are value heads of one number. */
+struct state_dims {
+    enum mixer mixer;
     int key_heads, value_heads, key_dim, value_dim;
-    bool plain_rate; /* the checkpoint has minus the rate of a head's decay, not its logarithm */
-    int kernel; /* rows that the convolution reads, its own among them; 0: no layer has a delta net
-                 */
+    int kernel; /* rows that the convolution reads, its own among them; 0: no layer keeps a state */
+    bool filter_bias;  /* the convolution has biases */
+    bool proj_bias;    /* so have the first and the last product */
+    float least, most; /* of the steps of a state space (struct delta_args) */
+    bool plain_rate;   /* the checkpoint has minus the rate of a head's decay, not its logarithm */
 };
 
 /* The shape of one stack; every layer of it has this shape. */
@@ -78,6 +93,7 @@ struct dims {
     bool expert_bias; /* of the router's product, and of each expert's two */
     int router_groups, router_groups_used; /* 0: experts stand in one group */
     float router_scale;                    /* of the weights of a row's experts; 0: none, as 1 */
+    float router_epsilon;                  /* of the sum by which these are divided */
     enum norm_kind norm;
     float epsilon;
     bool zero_centered_gamma;
@@ -91,7 +107,7 @@ struct dims {
     enum qk_norm qk_norm;
     bool qk_norm_last; /* behind the rotation, not before it */
     bool head_gate;    /* what self attention finds is weighed by sigmoids of a fourth product */
-    struct delta_dims delta;
+    struct state_dims state;
     bool parallel;        /* attention and MLP of a layer read the same rows */
     float score_scale;    /* of attention scores: 1 / sqrt(h); 1 in Hugging Face's T5 */
     float score_cap;      /* the soft-cap of attention scores, 0: none */
@@ -205,9 +221,8 @@ struct model_spec {
     bool two_sided; /* tokens of the decoder see those behind them: it embeds and cannot write */
     bool dense[MAX_LAYERS]; /* of the decoder: a layer with a plain MLP in a stack that has experts
                              */
-    bool unrotated[MAX_LAYERS]; /* of the decoder: a layer without RoPE in a stack that has it */
-    bool
-        delta[MAX_LAYERS]; /* of the decoder: a layer with a delta net in place of self attention */
+    bool unrotated[MAX_LAYERS];    /* of the decoder: a layer without RoPE in a stack that has it */
+    enum mixer mixers[MAX_LAYERS]; /* of the decoder */
     struct retro_spec retro;
     struct tower_spec tower;
     struct projector_spec projector;
@@ -226,7 +241,7 @@ struct layer_spec {
     bool rope;                /* rotates queries and keys of self attention */
     enum rope_id frequencies; /* by this table */
     bool relative;            /* adds the stack's relative bias to the scores of self attention */
-    bool delta;               /* a gated delta net stands in place of self attention */
+    enum mixer mixer;         /* stands in place of self attention where it is another */
     bool experts;             /* the MLP is one of experts, chosen row by row */
     bool enters_bare;         /* self attention reads the rows themselves: there is no norm_in */
     bool cross;               /* has cross attention, which reads dims.reads */
@@ -248,11 +263,15 @@ struct expert_projections {
 };
 
 /* Self attention is one product: rows Q [H h], K [G h], V [G h], and with dims.head_gate the gate's
- * [H h]. cross_kv likewise K, V. Gated fc1: gate [F], up [F]. A delta net's first product is rows
- * Q, K of its key heads, V, Z of its value heads; its second, of one row for each value head, says
- * how much is written and how much of the state stays. A layer with experts has, in place of fc1
- * and fc2, the router [experts, d], those of each expert, and the shared expert's with its gate [1,
- * d] where there is one that is weighed.
+ * [H h]. cross_kv likewise K, V. Gated fc1: gate [F], up [F]. A layer with experts has, in place of
+ * fc1 and fc2, the router [experts, d], those of each expert, and the shared expert's with its gate
+ * [1, d] where there is one that is weighed.
+ *
+ * The first product of a mixer that keeps a state is rows Q, K of its key heads, V, Z of its value
+ * heads in a delta net, whose second product has two rows for each value head: how much is written,
+ * and how much of the state stays. In a state space it is Z, V of its value heads, K, Q of its key
+ * heads, and a row for each value head: the step. In a convolution it is the gate of what is
+ * convolved, the gate of the result, and what is convolved.
  *
  * A norm whose gamma is NULL is not there. norm_in and norm_mlp come before a branch,
  * norm_attention and norm_out after it, before it is added; norm_q and norm_k are of dims.qk_norm.
@@ -265,11 +284,13 @@ struct layer {
     struct weight shared_gate;
     struct tensor router_bias; /* [1, experts] */
     struct tensor sinks;       /* [1, local H]; data NULL without */
-    /* Of a delta net (struct delta_args); without data in other layers. */
-    struct projection delta_in, delta_gates, delta_out;
-    struct tensor delta_filter;           /* [local channels, kernel] */
-    struct tensor delta_rate, delta_bias; /* [1, local value heads] */
-    struct norm_weights delta_norm;       /* of each value head */
+    /* Of a layer that keeps a state (struct convolve_args, struct delta_args); without data in
+     * others, and where its mixer has none. */
+    struct projection state_in, state_gates, state_out;
+    struct tensor state_filter, state_filter_bias;    /* [local channels, kernel], [.., 1] */
+    struct tensor state_rate, state_bias, state_skip; /* [1, local value heads] */
+    struct norm_weights
+        state_norm; /* of each value head; in a state space of those of each key head */
     struct expert_projections expert_fc1, expert_fc2;
     uint64_t
         absent; /* bit i: the checkpoint lacks the optional bias of row i of the family's table */
@@ -354,7 +375,7 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_modernbert, family_nomic_bert, family_megatron_bert, family_megatron_bert_hf,
     family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision, family_qwen2_5_vl_vision,
     family_qwen3_next, family_qwen3_5, family_qwen3_5_text, family_qwen3_5_moe,
-    family_qwen3_5_moe_text;
+    family_qwen3_5_moe_text, family_lfm2, family_lfm2_moe;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;

@@ -3,25 +3,36 @@
 
 #include <string.h>
 
-enum { SCRATCH_PARTS = 14 };
+enum { SCRATCH_PARTS = 15 };
 
 /* All parts, in one order. */
 static void list_parts(struct scratch *scratch, struct tensor *parts[SCRATCH_PARTS]) {
     struct tensor *all[SCRATCH_PARTS] = {
         &scratch->x,    &scratch->normed, &scratch->branch,  &scratch->qkv,     &scratch->mixed,
         &scratch->wide, &scratch->gated,  &scratch->squares, &scratch->choices, &scratch->routes,
-        &scratch->few,  &scratch->shared, &scratch->parts,   &scratch->gates};
+        &scratch->few,  &scratch->shared, &scratch->parts,   &scratch->gates,   &scratch->channels};
     memcpy(parts, all, sizeof all);
 }
 
-struct delta_columns stack_delta_columns(const struct stack *stack) {
-    const struct delta_dims *delta = &stack->dims.delta;
-    if (delta->kernel == 0) return (struct delta_columns){0};
-    int keys = stack->delta_heads.n * delta->key_dim,
-        heads = stack->delta_heads.n * (delta->value_heads / delta->key_heads);
-    return (struct delta_columns){.heads = heads,
-                                  .values = heads * delta->value_dim,
-                                  .channels = 2 * keys + heads * delta->value_dim};
+struct mixer_columns stack_mixer_columns(const struct stack *stack) {
+    const struct state_dims *dims = &stack->dims.state;
+    int keys = stack->state_keys.n, heads = stack->state_heads.n;
+    if (dims->kernel == 0) return (struct mixer_columns){0};
+    struct mixer_columns columns = {.values = heads * dims->value_dim,
+                                    .channels = (int)state_channels(dims, keys, heads),
+                                    .state = state_columns(dims, keys, heads)};
+    switch (dims->mixer) {
+        case MIXER_DELTA:
+            columns.product = columns.channels + columns.values;
+            columns.gates = 2 * heads;
+            break;
+        case MIXER_SPACE:
+            columns.product = columns.values + columns.channels + heads;
+            columns.gates = heads;
+            break;
+        default: columns.product = 3 * columns.values; break;
+    }
+    return columns;
 }
 
 /* The largest F of the stack's MLPs. */
@@ -32,21 +43,23 @@ static int widest_ffn(const struct stack *stack) {
 /* Columns of the parts. */
 static void count_columns(const struct stack *stack, int cols[SCRATCH_PARTS]) {
     const struct dims *dims = &stack->dims;
-    const struct delta_columns delta = stack_delta_columns(stack);
+    const struct mixer_columns mixer = stack_mixer_columns(stack);
+    bool heads = dims->state.mixer != MIXER_CONVOLUTION;
     bool experts = dims->experts > 0, shared = dims->shared_ffn > 0;
     int q = stack->heads.n * dims->head_dim, k = stack->kv_heads.n * dims->head_dim;
     cols[0] = cols[1] = cols[2] = dims->hidden;
-    cols[3] = max_int((dims->head_gate ? 2 : 1) * q + 2 * k, delta.channels + delta.values);
-    cols[4] = max_int(q, delta.values);
+    cols[3] = max_int((dims->head_gate ? 2 : 1) * q + 2 * k, mixer.product);
+    cols[4] = max_int(q, mixer.values);
     cols[5] = (dims->gated ? 2 : 1) * widest_ffn(stack);
     cols[6] = dims->gated ? widest_ffn(stack) : 0;
-    cols[7] = dims->qk_norm == QK_NORM_WHOLE ? 2 : 0;
+    cols[7] = dims->qk_norm == QK_NORM_WHOLE ? 2 : dims->state.mixer == MIXER_SPACE;
     cols[8] = experts ? dims->experts + 1 : 0;
     cols[9] = 2 * dims->experts_used;
     cols[10] = experts ? dims->hidden : 0;
     cols[11] = shared ? dims->hidden : 0;
     cols[12] = dims->experts_used * dims->hidden;
-    cols[13] = 2 * delta.heads;
+    cols[13] = dims->state.mixer == MIXER_DELTA ? mixer.gates : 0;
+    cols[14] = heads ? mixer.channels : 0;
 }
 
 enum status scratch_measure(const struct stack *stack, int max_rows, size_t *bytes,

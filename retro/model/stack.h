@@ -19,8 +19,8 @@ struct scratch {
     struct tensor wide;   /* [rows, F or 2F]      fc1 */
     struct tensor gated;  /* [rows, F]            after the gate; wide when not gated */
     struct tensor branch; /* [rows, d]            a branch before it is added */
-    struct tensor squares; /* [rows, 2]           of queries and keys; no columns where no norm
-                              covers all heads */
+    struct tensor squares; /* [rows, 2]           of queries and keys where a norm covers all heads;
+                              [rows, 1] of a state space's values */
     /* Of layers with experts (struct experts_args); without columns where there are none. */
     struct tensor
         choices; /* [rows, experts + 1]  the router's logits, the gate of the shared expert */
@@ -28,15 +28,18 @@ struct scratch {
     struct tensor few;    /* [rows, d]            of one expert */
     struct tensor shared; /* [rows, d] */
     struct tensor parts;  /* [rows, used d] */
-    struct tensor gates;  /* [rows, 2 value heads] of delta nets */
+    /* Of mixers that keep states; without columns where there are none. */
+    struct tensor gates;    /* [rows, 2 value heads] of delta nets */
+    struct tensor channels; /* [rows, channels]      convolved, where more comes behind that */
 };
-/* Columns of a rank's delta nets: value heads, their values, and the channels that are convolved.
- */
-struct delta_columns {
-    int heads, values, channels;
+/* Columns of a rank's mixers with states: the first product, the values of its heads, the channels
+ * that are convolved, what weighs the heads, and the numbers of a state. */
+struct mixer_columns {
+    int product, values, channels, gates;
+    size_t state;
 };
-/* All 0 where the stack has no delta nets. */
-struct delta_columns stack_delta_columns(const struct stack *stack);
+/* All 0 where no layer keeps a state. */
+struct mixer_columns stack_mixer_columns(const struct stack *stack);
 /* The bytes that scratch_open takes. STATUS_NO_MEMORY when they do not fit the address space. */
 enum status scratch_measure(const struct stack *stack, int max_rows, size_t *bytes,
                             struct error *e);

@@ -23,16 +23,19 @@ static const struct place_shape layer_shapes[] = {
     {offsetof(struct layer, expert_fc2), KIND_EXPERTS, EXTENT_HIDDEN, EXTENT_EXPERT_FFN,
      SPLIT_COLS},
     {offsetof(struct layer, sinks), KIND_TABLE, EXTENT_ONE, EXTENT_HEAD_COUNT, SPLIT_COLS},
-    {offsetof(struct layer, delta_in), KIND_PROJECTION, EXTENT_DELTA_IN, EXTENT_HIDDEN, SPLIT_ROWS},
-    {offsetof(struct layer, delta_gates), KIND_PROJECTION, EXTENT_DELTA_GATES, EXTENT_HIDDEN,
+    {offsetof(struct layer, state_in), KIND_PROJECTION, EXTENT_STATE_IN, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, state_gates), KIND_PROJECTION, EXTENT_STATE_GATES, EXTENT_HIDDEN,
      SPLIT_ROWS},
-    {offsetof(struct layer, delta_out), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_DELTA_VALUES,
+    {offsetof(struct layer, state_out), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_STATE_VALUES,
      SPLIT_COLS},
-    {offsetof(struct layer, delta_filter), KIND_TABLE, EXTENT_DELTA_CHANNELS, EXTENT_DELTA_KERNEL,
+    {offsetof(struct layer, state_filter), KIND_TABLE, EXTENT_STATE_CHANNELS, EXTENT_STATE_KERNEL,
      SPLIT_ROWS},
-    {offsetof(struct layer, delta_rate), KIND_TABLE, EXTENT_ONE, EXTENT_DELTA_HEADS, SPLIT_COLS},
-    {offsetof(struct layer, delta_bias), KIND_TABLE, EXTENT_ONE, EXTENT_DELTA_HEADS, SPLIT_COLS},
-    {offsetof(struct layer, delta_norm), KIND_NORM, EXTENT_DELTA_HEAD, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, state_filter_bias), KIND_TABLE, EXTENT_STATE_CHANNELS, EXTENT_ONE,
+     SPLIT_ROWS},
+    {offsetof(struct layer, state_rate), KIND_TABLE, EXTENT_ONE, EXTENT_STATE_HEADS, SPLIT_COLS},
+    {offsetof(struct layer, state_skip), KIND_TABLE, EXTENT_ONE, EXTENT_STATE_HEADS, SPLIT_COLS},
+    {offsetof(struct layer, state_bias), KIND_TABLE, EXTENT_ONE, EXTENT_STATE_HEADS, SPLIT_COLS},
+    {offsetof(struct layer, state_norm), KIND_NORM, EXTENT_STATE_NORM, EXTENT_ONE, SPLIT_ROWS},
     {offsetof(struct layer, shared_gate), KIND_MATRIX, EXTENT_ONE, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct layer, shared_fc1), KIND_PROJECTION, EXTENT_SHARED_FC1, EXTENT_HIDDEN,
      SPLIT_ROWS},
@@ -107,18 +110,56 @@ static int patch_positions(const struct tower_spec *tower) {
     return tower->table_h * tower->table_w + (tower->class_positions ? tower->class_tokens : 0);
 }
 
-static int delta_size(const struct delta_dims *delta, enum extent extent) {
-    int keys = delta->key_heads * delta->key_dim, values = delta->value_heads * delta->value_dim;
+/* The blocks of the rows of places with states (struct layer), in heads. */
+enum state_block { BLOCK_KEYS, BLOCK_VALUES, BLOCK_HEADS };
+struct state_blocks {
+    enum state_block blocks[SHARE_BLOCKS];
+    int n;
+};
+
+static struct state_blocks list_state_blocks(const struct state_dims *state, enum extent extent) {
+    static const struct state_blocks
+        delta_in = {{BLOCK_KEYS, BLOCK_KEYS, BLOCK_VALUES, BLOCK_VALUES}, 4},
+        delta_channels = {{BLOCK_KEYS, BLOCK_KEYS, BLOCK_VALUES}, 3},
+        delta_gates = {{BLOCK_HEADS, BLOCK_HEADS}, 2},
+        space_in = {{BLOCK_VALUES, BLOCK_VALUES, BLOCK_KEYS, BLOCK_KEYS, BLOCK_HEADS}, 5},
+        space_channels = {{BLOCK_VALUES, BLOCK_KEYS, BLOCK_KEYS}, 3},
+        three = {{BLOCK_VALUES, BLOCK_VALUES, BLOCK_VALUES}, 3}, values = {{BLOCK_VALUES}, 1},
+        heads = {{BLOCK_HEADS}, 1};
+    bool delta = state->mixer == MIXER_DELTA, space = state->mixer == MIXER_SPACE;
     switch (extent) {
-        case EXTENT_DELTA_IN: return 2 * keys + 2 * values;
-        case EXTENT_DELTA_GATES: return 2 * delta->value_heads;
-        case EXTENT_DELTA_VALUES: return values;
-        case EXTENT_DELTA_CHANNELS: return 2 * keys + values;
-        case EXTENT_DELTA_KERNEL: return delta->kernel;
-        case EXTENT_DELTA_HEADS: return delta->value_heads;
-        case EXTENT_DELTA_HEAD: return delta->value_dim;
-        default: return 0;
+        case EXTENT_STATE_IN: return delta ? delta_in : space ? space_in : three;
+        case EXTENT_STATE_CHANNELS: return delta ? delta_channels : space ? space_channels : values;
+        case EXTENT_STATE_GATES: return delta_gates;
+        case EXTENT_STATE_HEADS: return heads;
+        default: return values;
     }
+}
+
+/* Rows of one block, of so many key and value heads. */
+static int block_size(const struct state_dims *state, enum state_block block, int keys, int heads) {
+    switch (block) {
+        case BLOCK_KEYS: return keys * state->key_dim;
+        case BLOCK_VALUES: return heads * state->value_dim;
+        default: return heads;
+    }
+}
+
+static int count_state_blocks(const struct state_dims *state, enum extent extent,
+                              int sizes[SHARE_BLOCKS]) {
+    const struct state_blocks blocks = list_state_blocks(state, extent);
+    for (int i = 0; i < blocks.n; i++)
+        sizes[i] = block_size(state, blocks.blocks[i], state->key_heads, state->value_heads);
+    return blocks.n;
+}
+
+static int state_size(const struct state_dims *state, enum extent extent) {
+    int sizes[SHARE_BLOCKS], size = 0;
+    if (extent == EXTENT_STATE_KERNEL) return state->kernel;
+    if (extent == EXTENT_STATE_NORM && state->mixer == MIXER_DELTA) return state->value_dim;
+    int n = count_state_blocks(state, extent, sizes);
+    for (int i = 0; i < n; i++) size += sizes[i];
+    return size;
 }
 
 static int extent_size(const struct model *model, const struct dims *dims, enum extent extent) {
@@ -154,19 +195,8 @@ static int extent_size(const struct model *model, const struct dims *dims, enum 
         case EXTENT_PROJECTOR_FFN: return model->spec.projector.ffn;
         case EXTENT_PROJECTOR_OUT: return model->spec.projector.out;
         case EXTENT_JOINT: return model->spec.joint;
-        default: return delta_size(&dims->delta, extent);
+        default: return state_size(&dims->state, extent);
     }
-}
-
-static int count_delta_blocks(const struct delta_dims *delta, enum extent out,
-                              int blocks[SHARE_BLOCKS]) {
-    if (out == EXTENT_DELTA_GATES) {
-        blocks[0] = blocks[1] = delta->value_heads;
-        return 2;
-    }
-    blocks[0] = blocks[1] = delta->key_heads * delta->key_dim;
-    blocks[2] = blocks[3] = delta->value_heads * delta->value_dim;
-    return out == EXTENT_DELTA_IN ? 4 : 3;
 }
 
 static int count_blocks(const struct model *model, const struct dims *dims, enum extent out,
@@ -177,9 +207,9 @@ static int count_blocks(const struct model *model, const struct dims *dims, enum
             blocks[0] = blocks[3] = q;
             blocks[1] = blocks[2] = k;
             return dims->head_gate ? 4 : 3;
-        case EXTENT_DELTA_IN:
-        case EXTENT_DELTA_GATES:
-        case EXTENT_DELTA_CHANNELS: return count_delta_blocks(&dims->delta, out, blocks);
+        case EXTENT_STATE_IN:
+        case EXTENT_STATE_GATES:
+        case EXTENT_STATE_CHANNELS: return count_state_blocks(&dims->state, out, blocks);
         case EXTENT_CROSS_KV: blocks[0] = blocks[1] = q; return 2;
         case EXTENT_FC1: blocks[0] = blocks[1] = dims->ffn; return dims->gated ? 2 : 1;
         case EXTENT_EXPERT_FC1: blocks[0] = blocks[1] = dims->expert_ffn; return 2;
@@ -194,6 +224,7 @@ static int count_blocks(const struct model *model, const struct dims *dims, enum
 
 /* A norm of one head serves them all. */
 static bool is_shared(const struct dims *dims, enum extent extent) {
+    if (extent == EXTENT_STATE_NORM) return dims->state.mixer == MIXER_DELTA;
     return (extent == EXTENT_NORM_Q || extent == EXTENT_NORM_K) && dims->qk_norm == QK_NORM_HEAD;
 }
 
@@ -201,15 +232,11 @@ static struct portion portion_times(struct portion portion, int unit) {
     return (struct portion){portion.first * unit, portion.n * unit};
 }
 
-/* A rank has whole key heads, with the value heads that read them. */
-static struct portion find_delta_portion(const struct stack *stack, enum extent extent, int block) {
-    const struct delta_dims *delta = &stack->dims.delta;
-    int values = delta->value_heads / delta->key_heads;
-    if (extent == EXTENT_DELTA_GATES || extent == EXTENT_DELTA_HEADS)
-        return portion_times(stack->delta_heads, values);
-    if (extent == EXTENT_DELTA_VALUES || block >= 2)
-        return portion_times(stack->delta_heads, values * delta->value_dim);
-    return portion_times(stack->delta_heads, delta->key_dim);
+static struct portion find_state_portion(const struct stack *stack, enum extent extent, int i) {
+    const struct state_dims *state = &stack->dims.state;
+    enum state_block block = list_state_blocks(state, extent).blocks[i];
+    struct portion heads = block == BLOCK_KEYS ? stack->state_keys : stack->state_heads;
+    return portion_times(heads, block_size(state, block, 1, 1));
 }
 
 /* This rank's rows of a block, or its columns. */
@@ -219,11 +246,12 @@ static struct portion find_portion(const struct model *model, const struct stack
         case EXTENT_QKV:
             return portion_times(block % 3 == 0 ? stack->heads : stack->kv_heads,
                                  stack->dims.head_dim);
-        case EXTENT_DELTA_IN:
-        case EXTENT_DELTA_GATES:
-        case EXTENT_DELTA_VALUES:
-        case EXTENT_DELTA_CHANNELS:
-        case EXTENT_DELTA_HEADS: return find_delta_portion(stack, extent, block);
+        case EXTENT_STATE_IN:
+        case EXTENT_STATE_GATES:
+        case EXTENT_STATE_VALUES:
+        case EXTENT_STATE_CHANNELS:
+        case EXTENT_STATE_HEADS:
+        case EXTENT_STATE_NORM: return find_state_portion(stack, extent, block);
         case EXTENT_NORM_K: return portion_times(stack->kv_heads, stack->dims.head_dim);
         case EXTENT_NORM_Q:
         case EXTENT_CROSS_KV:
@@ -242,7 +270,7 @@ static struct portion find_portion(const struct model *model, const struct stack
 
 /* Key/value heads, as the last block of keys and values counts them. */
 static int units_of(const struct dims *dims, const struct share *share) {
-    int last = share->n_blocks == SHARE_BLOCKS ? share->n_blocks - 2 : share->n_blocks - 1;
+    int last = share->n_blocks > 3 ? share->n_blocks - 2 : share->n_blocks - 1;
     return dims->head_dim > 0 ? share->blocks[last] / dims->head_dim : 0;
 }
 
@@ -253,9 +281,9 @@ struct share share_make(const struct model *model, enum stack_id stack,
     struct share share = {.whole_rows = extent_size(model, dims, shape->out)};
     share.n_blocks = count_blocks(model, dims, shape->out, share.blocks);
     share.whole_cols = share.cols = extent_size(model, dims, shape->in);
-    bool delta = shape->out == EXTENT_DELTA_IN || shape->out == EXTENT_DELTA_GATES;
+    bool delta = shape->out == EXTENT_STATE_IN || shape->out == EXTENT_STATE_GATES;
     share.head = dims->head_dim;
-    share.units = delta ? dims->delta.key_heads : units_of(dims, &share);
+    share.units = delta ? dims->state.key_heads : units_of(dims, &share);
 
     if (shape->split == SPLIT_COLS) {
         struct portion mine = find_portion(model, of, shape->in, 0);

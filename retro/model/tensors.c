@@ -57,9 +57,9 @@ static void make_prefix(const struct model *model, const char *root, const char 
 
 /* Listing the places. */
 
-static bool is_delta_shape(const struct place_shape *shape) {
-    return shape->out == EXTENT_DELTA_IN || shape->out == EXTENT_DELTA_GATES ||
-           shape->in == EXTENT_DELTA_VALUES;
+static bool is_state_shape(const struct place_shape *shape) {
+    return shape->out == EXTENT_STATE_IN || shape->out == EXTENT_STATE_GATES ||
+           shape->in == EXTENT_STATE_VALUES;
 }
 
 static bool has_bias(const struct model *model, const struct dims *dims,
@@ -74,7 +74,7 @@ static bool has_bias(const struct model *model, const struct dims *dims,
     if (shape->out == EXTENT_VOCAB) return model->spec.output_bias;
     if (shape->out == EXTENT_EXPERTS || shape->kind == KIND_EXPERTS) return dims->expert_bias;
     if (shape->out == EXTENT_FC1 || shape->in == EXTENT_FFN) return dims->mlp_bias;
-    if (is_delta_shape(shape)) return false;
+    if (is_state_shape(shape)) return dims->state.proj_bias;
     if (shape->out == EXTENT_SHARED_FC1 || shape->in == EXTENT_SHARED_FFN) return false;
     bool cross =
         shape->out == EXTENT_HEADS || shape->out == EXTENT_CROSS_KV; /* retro-model.md 5.6 */
@@ -177,17 +177,30 @@ static bool is_shared_expert(size_t place) {
            place == offsetof(struct layer, shared_fc2);
 }
 
-static bool is_delta(size_t place) {
-    return place == offsetof(struct layer, delta_in) ||
-           place == offsetof(struct layer, delta_gates) ||
-           place == offsetof(struct layer, delta_out) ||
-           place == offsetof(struct layer, delta_filter) ||
-           place == offsetof(struct layer, delta_rate) ||
-           place == offsetof(struct layer, delta_bias) ||
-           place == offsetof(struct layer, delta_norm);
+/* Whether mixers that keep states have the place. */
+static bool state_has_place(const struct state_dims *state, size_t place) {
+    if (place == offsetof(struct layer, state_gates)) return state->mixer == MIXER_DELTA;
+    if (place == offsetof(struct layer, state_skip)) return state->mixer == MIXER_SPACE;
+    if (place == offsetof(struct layer, state_filter_bias)) return state->filter_bias;
+    bool heads = state->mixer != MIXER_CONVOLUTION;
+    if (place == offsetof(struct layer, state_rate)) return heads;
+    if (place == offsetof(struct layer, state_bias)) return heads;
+    return heads || place != offsetof(struct layer, state_norm);
 }
 
-/* A place of self attention, which a layer with a delta net lacks. */
+static bool is_state(size_t place) {
+    static const size_t places[] = {
+        offsetof(struct layer, state_in),   offsetof(struct layer, state_gates),
+        offsetof(struct layer, state_out),  offsetof(struct layer, state_filter),
+        offsetof(struct layer, state_rate), offsetof(struct layer, state_filter_bias),
+        offsetof(struct layer, state_bias), offsetof(struct layer, state_skip),
+        offsetof(struct layer, state_norm)};
+    for (size_t i = 0; i < ARRAY_COUNT(places); i++)
+        if (places[i] == place) return true;
+    return false;
+}
+
+/* A place of self attention, which a layer with another mixer lacks. */
 static bool is_attention(size_t place) {
     return place == offsetof(struct layer, qkv) || place == offsetof(struct layer, proj) ||
            place == offsetof(struct layer, norm_q) || place == offsetof(struct layer, norm_k) ||
@@ -202,7 +215,9 @@ bool place_routes(const struct place *the_place) {
 
 /* Whether the layer has the place: a table of rows may serve layers with and without it. */
 static bool has_place(const struct layer *layer, const struct dims *dims, size_t place) {
-    if (layer->spec.delta ? is_attention(place) : is_delta(place)) return false;
+    bool keeps = mixer_keeps_state(layer->spec.mixer);
+    if (is_attention(place) && keeps) return false;
+    if (is_state(place)) return keeps && state_has_place(&dims->state, place);
     if (place == offsetof(struct layer, norm_q) || place == offsetof(struct layer, norm_k))
         return dims->qk_norm != QK_NORM_NONE;
     if (place == offsetof(struct layer, norm_in)) return !layer->spec.enters_bare;

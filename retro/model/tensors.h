@@ -15,7 +15,7 @@ enum place_form {
 
 /* The rows of a place are blocks, each split over ranks: Q, K, V; K, V; gate, up; or all rows as
  * one (struct layer). */
-enum { SHARE_BLOCKS = 4 };
+enum { SHARE_BLOCKS = 5 };
 struct share {
     int blocks[SHARE_BLOCKS], n_blocks;
     struct portion mine[SHARE_BLOCKS]; /* of each block: this rank's; all of it when rows are not

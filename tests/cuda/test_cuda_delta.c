@@ -1,27 +1,34 @@
-/* tests/cuda/test_cuda_delta.c: gated delta nets and gates on the device against the CPU in plain
- * loops: sequences side by side, rows cut into spans, states that are copied and ones that nobody
- * keeps; and the bits of a row alone. */
+/* tests/cuda/test_cuda_delta.c: layers that keep states, and gates, on the device against the CPU
+ * in plain loops: sequences side by side, rows cut into spans, states that are copied and ones that
+ * nobody keeps; and the bits of a row alone. */
 #include "tests/cuda/cuda_ops.h"
 
 enum { ROWS = 23, STATES = 5 };
 
 struct net {
+    enum delta_rule rule;
     int key_heads, value_heads, key_dim, value_dim;
-    struct both x, gates, filter, states, rate, bias, y;
+    struct both x, gates, filter, filter_bias, convolved, states, rate, bias, skip, y;
 };
 
-static struct net net_make(int key_heads, int value_heads, int key_dim, int value_dim, int kernel) {
+static struct net net_make(enum delta_rule rule, int key_heads, int value_heads, int key_dim,
+                           int value_dim, int kernel) {
     int channels = 2 * key_heads * key_dim + value_heads * value_dim;
-    int columns = (int)delta_state_columns(key_heads, value_heads, key_dim, value_dim, kernel);
-    struct net net = {.key_heads = key_heads,
-                      .value_heads = value_heads,
-                      .key_dim = key_dim,
-                      .value_dim = value_dim,
-                      .x = both_random(DTYPE_F32, ROWS, channels, 3),
-                      .gates = both_random(DTYPE_F32, ROWS, 2 * value_heads, 1),
-                      .filter = both_random(DTYPE_F32, channels, kernel, 0),
-                      .states = both_random(DTYPE_F32, STATES, columns, 4),
-                      .y = both_empty(DTYPE_F32, ROWS, value_heads * value_dim, 2)};
+    int columns = (kernel - 1) * channels + value_heads * key_dim * value_dim;
+    struct net net = {
+        .rule = rule,
+        .key_heads = key_heads,
+        .value_heads = value_heads,
+        .key_dim = key_dim,
+        .value_dim = value_dim,
+        .x = both_random(DTYPE_F32, ROWS, channels, 3),
+        .gates = both_random(DTYPE_F32, ROWS, (rule == DELTA_ADDS ? 1 : 2) * value_heads, 1),
+        .convolved = both_empty(DTYPE_F32, ROWS, channels, 1),
+        .filter_bias = both_vector(channels),
+        .skip = both_vector(value_heads),
+        .filter = both_random(DTYPE_F32, channels, kernel, 0),
+        .states = both_random(DTYPE_F32, STATES, columns, 4),
+        .y = both_empty(DTYPE_F32, ROWS, value_heads * value_dim, 2)};
     struct tensor rate = random_tensor(DTYPE_F32, 1, value_heads, 0);
     for (int i = 0; i < value_heads; i++) tensor_set(rate, 0, i, fabsf(tensor_get(rate, 0, i)));
     net.rate = both_copy(rate);
@@ -30,39 +37,53 @@ static struct net net_make(int key_heads, int value_heads, int key_dim, int valu
 }
 
 static void net_free(struct net *net) {
-    struct both *all[] = {&net->x,    &net->gates, &net->filter, &net->states,
-                          &net->rate, &net->bias,  &net->y};
+    struct both *all[] = {&net->x,      &net->gates,    &net->filter, &net->filter_bias,
+                          &net->states, &net->rate,     &net->bias,   &net->skip,
+                          &net->y,      &net->convolved};
     for (size_t i = 0; i < ARRAY_COUNT(all); i++) both_free(*all[i]);
 }
 
-static struct delta_args args_of(const struct net *net, bool host, const struct state_span *spans,
-                                 int n) {
-    return (struct delta_args){.y = host ? net->y.host : net->y.device,
-                               .x = host ? net->x.host : net->x.device,
-                               .gates = host ? net->gates.host : net->gates.device,
-                               .filter = host ? net->filter.host : net->filter.device,
-                               .states = host ? net->states.host : net->states.device,
-                               .rate = host ? net->rate.host.data : net->rate.device.data,
-                               .bias = host ? net->bias.host.data : net->bias.device.data,
-                               .spans = spans,
-                               .n_spans = n,
-                               .key_heads = net->key_heads,
-                               .value_heads = net->value_heads,
-                               .key_dim = net->key_dim,
-                               .value_dim = net->value_dim};
+static void net_run(const struct net *net, bool host, const struct state_span *listed, int n) {
+    struct backend *b = host ? reference : device;
+#define SIDE(member) (host ? net->member.host : net->member.device)
+    backend_convolve(b, &(struct convolve_args){.y = SIDE(convolved),
+                                                .x = SIDE(x),
+                                                .filter = SIDE(filter),
+                                                .bias = SIDE(filter_bias).data,
+                                                .activation = ACTIVATION_SILU,
+                                                .spans = listed,
+                                                .n_spans = n,
+                                                .states = SIDE(states)});
+    backend_delta(b, &(struct delta_args){.y = SIDE(y),
+                                          .x = SIDE(convolved),
+                                          .gates = SIDE(gates),
+                                          .states = SIDE(states),
+                                          .rate = SIDE(rate).data,
+                                          .bias = SIDE(bias).data,
+                                          .skip = SIDE(skip).data,
+                                          .spans = listed,
+                                          .n_spans = n,
+                                          .rule = net->rule,
+                                          .key_heads = net->key_heads,
+                                          .value_heads = net->value_heads,
+                                          .key_dim = net->key_dim,
+                                          .value_dim = net->value_dim,
+                                          .least = 0.3f,
+                                          .most = 2});
+#undef SIDE
 }
 
 /* Two sequences: one from nothing, with a copy and drafts; one that goes on in place. */
 static const struct state_span spans[] = {{0, 9, -1, 0, 0},  {9, 0, 0, 1, 1},  {9, 2, 0, 0, 1},
                                           {11, 4, 0, -1, 1}, {15, 1, 2, 2, 0}, {16, 7, 2, 3, 1}};
 
-static void check_net(int key_heads, int value_heads, int key_dim, int value_dim, int kernel) {
+static void check_net(enum delta_rule rule, int key_heads, int value_heads, int key_dim,
+                      int value_dim, int kernel) {
     if (!chosen()) return;
-    struct net net = net_make(key_heads, value_heads, key_dim, value_dim, kernel);
-    struct delta_args args = args_of(&net, true, spans, (int)ARRAY_COUNT(spans));
-    backend_delta(reference, &args);
-    args = args_of(&net, false, spans, (int)ARRAY_COUNT(spans));
-    backend_delta(device, &args);
+    struct net net = net_make(rule, key_heads, value_heads, key_dim, value_dim, kernel);
+    net_run(&net, true, spans, (int)ARRAY_COUNT(spans));
+    net_run(&net, false, spans, (int)ARRAY_COUNT(spans));
+    assert_both(net.convolved, 1e-5, "convolve");
     assert_both(net.y, 1e-5, "delta");
     assert_both(net.states, 1e-5, "states");
     net_free(&net);
@@ -70,11 +91,14 @@ static void check_net(int key_heads, int value_heads, int key_dim, int value_dim
 
 static void test_delta(void **state) {
     (void)state;
-    check_net(2, 4, 8, 20, 4);
-    check_net(1, 1, 3, 5, 1);
-    check_net(1, 3, 33, 67, 8);
-    check_net(2, 2, 128, 128, 4);
-    check_net(1, 2, 64, 256, 2);
+    for (int rule = DELTA_CORRECTS; rule <= DELTA_ADDS; rule++) {
+        check_net((enum delta_rule)rule, 2, 4, 8, 20, 4);
+        check_net((enum delta_rule)rule, 1, 1, 3, 5, 1);
+        check_net((enum delta_rule)rule, 1, 3, 33, 67, 8);
+        check_net((enum delta_rule)rule, 2, 2, 128, 128, 4);
+        check_net((enum delta_rule)rule, 1, 2, 64, 256, 2);
+        check_net((enum delta_rule)rule, 1, 30, 16, 8, 4);
+    }
 }
 
 static float *download_rows(struct tensor t) {
@@ -85,17 +109,14 @@ static float *download_rows(struct tensor t) {
 }
 
 /* Row by row, with another sequence beside, and at once. */
-static void test_rows_alone(void **state) {
-    (void)state;
-    struct net net = net_make(2, 4, 8, 20, 4);
+static void check_rows_alone(enum delta_rule rule) {
+    struct net net = net_make(rule, 2, 4, 8, 20, 4);
     const struct state_span whole = {0, ROWS, -1, 4, 0};
-    struct delta_args args = args_of(&net, false, &whole, 1);
-    backend_delta(device, &args);
+    net_run(&net, false, &whole, 1);
     float *expected = download_rows(net.y.device), *kept = download_rows(net.states.device);
     for (int row = 0; row < ROWS; row++) {
         const struct state_span one = {row, 1, row == 0 ? -1 : 4, 4, 0};
-        args = args_of(&net, false, &one, 1);
-        backend_delta(device, &args);
+        net_run(&net, false, &one, 1);
     }
     float *found = download_rows(net.y.device), *states = download_rows(net.states.device);
     size_t last = 4 * (size_t)net.states.host.stride,
@@ -107,6 +128,12 @@ static void test_rows_alone(void **state) {
     free(found);
     free(states);
     net_free(&net);
+}
+
+static void test_rows_alone(void **state) {
+    (void)state;
+    check_rows_alone(DELTA_CORRECTS);
+    check_rows_alone(DELTA_ADDS);
 }
 
 static void test_gate(void **state) {

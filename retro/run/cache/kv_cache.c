@@ -13,7 +13,7 @@ enum status kv_cache_measure(struct kv_cache *cache, const struct model *model, 
     *cache = (struct kv_cache){.model = model, .n_blocks = n_blocks};
     const struct stack *stack = model_decoder(cache->model);
     int rows = n_blocks * ATTENTION_BLOCK, cols = stack->kv_heads.n * stack->dims.head_dim;
-    int layers = stack->kept.n - stack_count_delta(stack, stack->kept.first, stack->kept.n);
+    int layers = stack_count_attention(stack, stack->kept.first, stack->kept.n);
     size_t row = 2 * (size_t)layers * (size_t)cols * dtype_bytes(dtype);
     cache->k = cache->v = tensor_make(NULL, dtype, rows, cols);
     cache->normed = tensor_make(NULL, DTYPE_F32, rows, stack->dims.hidden);
@@ -76,7 +76,7 @@ void kv_cache_copy(const struct kv_cache *cache, int32_t from, int32_t to, int r
     int32_t places[ATTENTION_BLOCK];
     for (int i = 0; i < rows; i++) places[i] = from * ATTENTION_BLOCK + i;
     for (int i = kept->first; i < kept->first + kept->n; i++) {
-        if (model_decoder(cache->model)->layers[i].spec.delta) continue;
+        if (mixer_keeps_state(model_decoder(cache->model)->layers[i].spec.mixer)) continue;
         copy_rows(cache, kv_cache_layer(cache, cache->k, i), places, to, rows);
         copy_rows(cache, kv_cache_layer(cache, cache->v, i), places, to, rows);
     }
@@ -88,7 +88,7 @@ struct tensor kv_cache_layer(const struct kv_cache *cache, struct tensor first, 
     const struct portion *kept = &stack->kept;
     size_t one = (size_t)first.rows * (size_t)first.cols * dtype_bytes(first.dtype);
     CHECK(layer >= kept->first && layer < kept->first + kept->n);
-    int before = layer - kept->first - stack_count_delta(stack, kept->first, layer - kept->first);
+    int before = stack_count_attention(stack, kept->first, layer - kept->first);
     first.data = (char *)first.data + (size_t)before * one;
     return first;
 }

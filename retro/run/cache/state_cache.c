@@ -12,15 +12,15 @@ static size_t part_bytes(struct tensor part) {
 enum status state_cache_measure(struct state_cache *cache, const struct model *model, int sessions,
                                 int kept, int saved, struct error *e) {
     const struct stack *stack = model_decoder(model);
-    const struct delta_columns columns = stack_delta_columns(stack);
+    const struct mixer_columns columns = stack_mixer_columns(stack);
     *cache = (struct state_cache){.most = kept};
-    if (stack->dims.delta.kernel == 0) return STATUS_OK;
+    if (stack->dims.state.kernel == 0) return STATUS_OK;
     cache->model = model;
     cache->n_states = sessions + kept;
-    cache->layers = stack_count_delta(stack, stack->kept.first, stack->kept.n);
-    size_t state = stack_state_columns(stack, stack->delta_heads.n), all, rows;
+    cache->layers = stack_count_states(stack, stack->kept.first, stack->kept.n);
+    size_t state = columns.state, all, rows;
     cache->states = tensor_make(NULL, DTYPE_F32, cache->n_states, (int)state);
-    cache->saved = tensor_make(NULL, DTYPE_F32, saved, columns.channels + 2 * columns.heads);
+    cache->saved = tensor_make(NULL, DTYPE_F32, saved, columns.channels + columns.gates);
     cache->state_bytes = (size_t)cache->layers * state * sizeof(float);
     if (state > INT32_MAX || mul_overflows(cache->state_bytes, (size_t)cache->n_states, &all) ||
         mul_overflows((size_t)cache->layers, part_bytes(cache->saved), &rows) ||
@@ -55,7 +55,7 @@ void state_cache_close(struct state_cache *cache) {
 
 struct tensor state_cache_layer(const struct state_cache *cache, struct tensor first, int layer) {
     const struct stack *stack = model_decoder(cache->model);
-    int before = stack_count_delta(stack, stack->kept.first, layer - stack->kept.first);
+    int before = stack_count_states(stack, stack->kept.first, layer - stack->kept.first);
     first.data = (char *)first.data + (size_t)before * part_bytes(first);
     return first;
 }
@@ -63,7 +63,7 @@ struct tensor state_cache_layer(const struct state_cache *cache, struct tensor f
 void state_cache_copy(const struct state_cache *cache, int32_t from, int32_t to) {
     const struct stack *stack = model_decoder(cache->model);
     for (int i = stack->kept.first; i < stack->kept.first + stack->kept.n; i++) {
-        if (!stack->layers[i].spec.delta) continue;
+        if (!mixer_keeps_state(stack->layers[i].spec.mixer)) continue;
         struct tensor states = state_cache_layer(cache, cache->states, i);
         struct gather_rows_args args = {
             .y = tensor_rows(states, to, 1), .x = states, .rows = &from};

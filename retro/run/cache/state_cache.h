@@ -1,5 +1,5 @@
 /* retro/run/cache/state_cache.h: the states of many sequences: what layers keep that keep no rows
- * (struct delta_args). A state has a part in each of these layers, and is as large at the start of
+ * (enum mixer). A state has a part in each of these layers, and is as large at the start of
  * a sequence as at its end.
  *
  * A session has one state, which its steps write. Some more are kept beside blocks of keys and
@@ -25,7 +25,7 @@ struct state_cache {
     const struct model *model; /* NULL: the model has no states */
     struct tensor states; /* of this rank's first layer with states: [n_states, columns]; others lie
                              behind */
-    struct tensor saved;  /* likewise: [drafted rows of a step, channels + 2 value heads] */
+    struct tensor saved;  /* likewise: [drafted rows of a step, channels + gates] */
     void *memory;
     size_t bytes, state_bytes; /* of all, and of one state */
     int layers;                /* of this rank that have states */

@@ -62,7 +62,7 @@ static int layers_with_cross(const struct stack *stack) {
 /* Those whose self attention reads rows; one at least. */
 static int layers_with_rows(const struct stack *stack) {
     int n = stack->dims.n_layers;
-    return max_int(1, n - stack_count_delta(stack, 0, n));
+    return max_int(1, stack_count_attention(stack, 0, n));
 }
 
 static struct pass_shares make_shares(const struct plan *plan, const struct attention_shares *kind,

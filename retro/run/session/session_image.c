@@ -53,7 +53,7 @@ static void image_move(const struct session *session, char *image, part_function
                               .n = session->length,
                               .bytes = image};
     for (int i = kept->first; i < kept->first + kept->n; i++) {
-        if (pool->model->stacks[STACK_DECODER].layers[i].spec.delta) {
+        if (mixer_keeps_state(pool->model->stacks[STACK_DECODER].layers[i].spec.mixer)) {
             part.bytes += state_move(&part, session, i, move);
             continue;
         }

@@ -229,7 +229,7 @@ static void replay(const struct session_pool *pool, const struct state_span *spa
                         .scratch = scratch_rows(&pool->scratch, cache->saved.rows),
                         .states = {.spans = span, .n_spans = 1}};
     for (int i = stack->kept.first; i < stack->kept.first + stack->kept.n; i++) {
-        if (!stack->layers[i].spec.delta) continue;
+        if (!mixer_keeps_state(stack->layers[i].spec.mixer)) continue;
         pass.states.states = state_cache_layer(cache, cache->states, i);
         pass.states.saved = state_cache_layer(cache, cache->saved, i);
         layer_replay(&pass, &stack->layers[i]);

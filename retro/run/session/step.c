@@ -308,7 +308,7 @@ static void run_layers(struct session_pool *pool, struct tensor told) {
         pool->cut = is_abandoned(pool);
         if (pool->cut) return;
         pass.layer_index = i;
-        if (stack->layers[i].spec.delta) {
+        if (mixer_keeps_state(stack->layers[i].spec.mixer)) {
             pass.states = states_of(pool, i);
         } else {
             pass.cache.k = kv_cache_layer(&pool->cache, pool->cache.k, i);
