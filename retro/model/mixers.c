@@ -1,8 +1,8 @@
 /* retro/model/mixers.c: the mixers that keep a state for each sequence: gated delta nets, state
  * spaces and short convolutions. See mixers.h.
  *
- * All of them convolve channels with the rows before. What a row changes in a state is a function of
- * its channels before the convolution and of its gates alone: layer_replay needs no more of it. */
+ * All of them convolve channels with the rows before. A row changes a state by its channels before
+ * the convolution and by its gates alone: layer_replay needs no more of it. */
 #include "retro/model/mixers.h"
 
 /* Rows as they meet a state; gates without columns where nothing weighs heads. */
@@ -21,11 +21,10 @@ static void save_rows(const struct pass *pass, struct state_rows rows) {
         &(struct scatter_rows_args){
             .y = tensor_cols(states->saved, 0, channels), .x = rows.x, .rows = states->save_rows});
     if (rows.gates.cols == 0) return;
-    backend_scatter_rows(backend,
-                         &(struct scatter_rows_args){
-                             .y = tensor_cols(states->saved, channels, rows.gates.cols),
-                             .x = rows.gates,
-                             .rows = states->save_rows});
+    backend_scatter_rows(backend, &(struct scatter_rows_args){
+                                      .y = tensor_cols(states->saved, channels, rows.gates.cols),
+                                      .x = rows.gates,
+                                      .rows = states->save_rows});
 }
 
 static void convolve(const struct pass *pass, const struct layer *layer, struct tensor y,
@@ -51,24 +50,24 @@ static void enter_states(const struct pass *pass, const struct layer *layer, str
         return;
     }
     convolve(pass, layer, pass->scratch.channels, rows.x, ACTIVATION_SILU);
-    backend_delta(pass->model->backend,
-                  &(struct delta_args){
-                      .y = y,
-                      .x = pass->scratch.channels,
-                      .gates = rows.gates,
-                      .rate = layer->state_rate.data,
-                      .bias = layer->state_bias.data,
-                      .skip = layer->state_skip.data,
-                      .spans = pass->states.spans,
-                      .n_spans = pass->states.n_spans,
-                      .states = pass->states.states,
-                      .rule = dims->mixer == MIXER_SPACE ? DELTA_ADDS : DELTA_CORRECTS,
-                      .key_heads = stack->state_keys.n,
-                      .value_heads = stack->state_heads.n,
-                      .key_dim = dims->key_dim,
-                      .value_dim = dims->value_dim,
-                      .least = dims->least,
-                      .most = dims->most});
+    backend_delta(
+        pass->model->backend,
+        &(struct delta_args){.y = y,
+                             .x = pass->scratch.channels,
+                             .gates = rows.gates,
+                             .rate = layer->state_rate.data,
+                             .bias = layer->state_bias.data,
+                             .skip = layer->state_skip.data,
+                             .spans = pass->states.spans,
+                             .n_spans = pass->states.n_spans,
+                             .states = pass->states.states,
+                             .rule = dims->mixer == MIXER_SPACE ? DELTA_ADDS : DELTA_CORRECTS,
+                             .key_heads = stack->state_keys.n,
+                             .value_heads = stack->state_heads.n,
+                             .key_dim = dims->key_dim,
+                             .value_dim = dims->value_dim,
+                             .least = dims->least,
+                             .most = dims->most});
 }
 
 static struct tensor values_of(const struct pass *pass) {
@@ -153,8 +152,9 @@ static struct tensor mix_space(const struct pass *pass, const struct layer *laye
 static struct tensor mix_convolution(const struct pass *pass, const struct layer *layer,
                                      struct tensor input) {
     int n = stack_mixer_columns(pass->stack).values;
-    struct tensor product = project_product(pass, layer, input), before = tensor_cols(product, 0, n),
-                  behind = tensor_cols(product, n, n), x = tensor_cols(product, 2 * n, n);
+    struct tensor product = project_product(pass, layer, input),
+                  before = tensor_cols(product, 0, n), behind = tensor_cols(product, n, n),
+                  x = tensor_cols(product, 2 * n, n);
     struct state_rows rows = {.x = gate_rows(pass->model, x, before, ACTIVATION_NONE)};
     save_rows(pass, rows);
     enter_states(pass, layer, values_of(pass), rows);

@@ -1,5 +1,5 @@
-/* retro/model/mixers.h: the mixers of a layer that keep states (enum mixer), and the steps that they
- * share with self attention and MLPs (layer.c). */
+/* retro/model/mixers.h: the mixers of a layer that keep states (enum mixer), and the steps that
+ * they share with self attention and MLPs (layer.c). */
 #pragma once
 
 #include "retro/model/layer.h"

@@ -123,7 +123,8 @@ static void test_norm(void **state) {
             check_norm(2 + (int)w % 2, wide[w], (enum norm_kind)kind, kind == NORM_RMS);
 }
 
-/* Each head of a row by itself, and columns of longer rows whose squares are given. */
+/* Each head of a row by itself, in odd numbers with its own gamma, and columns of longer rows whose
+ * squares are given. */
 static void check_norm_heads(int rows, int heads, int head_dim, int gap) {
     if (!chosen()) return;
     int cols = heads * head_dim;
@@ -137,6 +138,7 @@ static void check_norm_heads(int rows, int heads, int head_dim, int gap) {
         a.kind = NORM_RMS;
         a.gamma = i ? gamma.device.data : gamma.host.data;
         a.heads = heads;
+        a.each_head = heads % 2 == 1;
         backend_norm(backend, &a);
         a.heads = 0;
         a.squares = tensor_cols(i ? squares.device : squares.host, 1, 1);

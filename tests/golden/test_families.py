@@ -198,9 +198,15 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("qwen3_next", "layer_types", ["linear_attention"] * 3, "a list of 4"),
     ("qwen3_next", "layer_types", ["linear_attention", "sliding_attention"] * 2, "[1] must be linear_attention or full_attention"),
     ("qwen3_next", "linear_num_value_heads", 3, "a multiple of"),
-    ("qwen3_next", "linear_num_value_heads", 256, "makes 128 heads of 20 for each key head of 8"),
     ("qwen3_next", "linear_conv_kernel_dim", 9, "allowed is 1 .. 8"),
     ("qwen3_next", "num_experts_per_tok", 7, "7 of 6 experts"),
+    ("lfm2", "layer_types", ["conv"] * 3, "a list of 4"),
+    ("lfm2", "layer_types", ["conv", "linear_attention"] * 2, "[1] must be conv or full_attention"),
+    ("lfm2", "conv_L_cache", 9, "allowed is 2 .. 8"),
+    ("lfm2", "block_ffn_dim_multiplier", 1e6, "makes MLPs of"),
+    ("lfm2", "block_multiple_of", 0, "allowed is 1"),
+    ("lfm2", "conv_bias", "no", "conv_bias"),
+    ("lfm2_moe", "num_experts_per_tok", 7, "7 of 6 experts"),
     ("llama", "rope_parameters", {"rope_type": "default", "rope_theta": 1e4, "mrope_interleaved": True}, "mrope_interleaved"),
 ])
 def test_options_that_are_refused(tmp_path, family, key, value, words):
@@ -249,7 +255,9 @@ def test_unknown_family_lists_the_known(tmp_path):
     ("ministral3", "sliding_window", None), ("ministral3", "rope_parameters", {
         "rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 6, "beta_fast": 4.0, "beta_slow": 1.0,
         "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}),
-    ("hunyuan_v1_dense", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0})])
+    ("hunyuan_v1_dense", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}),
+    ("lfm2", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}), ("lfm2", "norm_eps", 0.1),
+    ("lfm2_moe", "routed_scaling_factor", 1), ("lfm2_moe", "norm_topk_prob", False), ("lfm2_moe", "num_experts_per_tok", 2)])
 def test_options_that_matter(tmp_path, family, key, value):
     """Each of them changes logits by far more than the tolerance, so that none is read and forgotten."""
     drop = ["layer_types"] if family in ("qwen2_window", "smollm3") else []
@@ -263,7 +271,8 @@ def test_options_that_matter(tmp_path, family, key, value):
     ("qwen2_window", "layer_types"), ("qwen2_moe", "layer_types"), ("qwen2_moe", "qkv_bias"), ("smollm3", "layer_types"), ("gemma2", "layer_types"), ("olmo2", "head_dim"),
     ("cohere2", "layer_types"), ("cohere2", "tie_word_embeddings"), ("ernie4_5", "tie_word_embeddings"), ("glm", "attention_bias"),
     ("seed_oss", "attention_bias"), ("glm", "rms_norm_eps"), ("cohere2", "layer_norm_eps"),
-    ("ministral3", "rms_norm_eps"), ("hunyuan_v1_dense", "rms_norm_eps")])
+    ("ministral3", "rms_norm_eps"), ("hunyuan_v1_dense", "rms_norm_eps"), ("lfm2", "norm_eps"), ("lfm2", "tie_word_embeddings"),
+    ("lfm2", "conv_L_cache"), ("lfm2", "rope_parameters"), ("lfm2_moe", "use_expert_bias"), ("lfm2_moe", "norm_topk_prob")])
 def test_absent_keys(tmp_path, family, absent):
     """What an absent key stands for differs by family."""
     folder = copy_family(family, tmp_path)
@@ -285,10 +294,23 @@ def test_absent_keys(tmp_path, family, absent):
     ("glm4_moe", "use_qk_norm", False, "_norm.weight has no place"),
     ("ernie4_5_moe", "moe_layer_interval", 1, "layers.2.mlp.gate.weight is missing"),
     ("ernie4_5_moe", "moe_layer_end_index", 1, "layers.3.mlp.gate_proj.weight is missing"),
+    ("lfm2_moe", "num_dense_layers", 2, "layers.1.feed_forward.w1.weight is missing"),
+    ("lfm2_moe", "use_expert_bias", False, "feed_forward.expert_bias has no place"),
+    ("lfm2_moe", "moe_intermediate_size", 8, "experts.0.w1.weight is [16, 32]"),
     ("qwen2_moe", "qkv_bias", False, ".bias has no place")])
 def test_experts_are_where_config_says(tmp_path, family, key, value, words):
     """Which layers have experts, how many and how large: a checkpoint of another shape is refused by a tensor's name."""
     expect_refusal(copy_family(family, tmp_path, **{key: value}), words)
+
+
+@pytest.mark.parametrize("values, columns", [
+    ({"block_auto_adjust_ff_dim": False}, 40), ({"block_ffn_dim_multiplier": None}, 26), ({"block_ffn_dim_multiplier": 1.0}, 36),
+    ({"block_ffn_dim_multiplier": 2.1}, 60), ({"block_multiple_of": 1}, 33), ({"block_ff_dim": 400}, 348)])
+def test_sizes_of_lfm2(tmp_path, values, columns):
+    """Two thirds of what config.json says, times a multiplier, up to a multiple: as transformers makes it."""
+    folder = copy_family("lfm2", tmp_path, **values)
+    expect_refusal(folder, f"feed_forward.w1.weight is [36, 32], config.json makes it [{columns}, 32]") if columns != 36 else \
+        expect_equal(folder)
 
 
 @pytest.mark.parametrize("family", ["glm4_moe", "ernie4_5_moe", "minimax_m2"])

@@ -4,26 +4,31 @@
 
 enum { ROWS = 9 };
 
-/* Heads side by side have the bits of as many rows. */
-static void norm_heads(struct backend *b) {
+/* Heads side by side have the bits of as many rows, with one gamma and beta or with each its own.
+ */
+static void check_heads(struct backend *b, bool each) {
     static const int shapes[][2] = {{1, 5}, {3, 1}, {4, 16}, {2, 33}, {5, 128}};
     for (size_t s = 0; s < ARRAY_COUNT(shapes); s++)
         for (int kind = NORM_LAYER; kind <= NORM_RMS; kind++) {
             int heads = shapes[s][0], h = shapes[s][1];
             struct tensor x = random_tensor(DTYPE_F32, ROWS, heads * h, 4);
             struct tensor y = padded_tensor(DTYPE_F32, ROWS, heads * h, 1);
-            float *gamma = random_array((size_t)h), *beta = random_array((size_t)h);
+            float *gamma = random_array((size_t)(heads * h)),
+                  *beta = random_array((size_t)(heads * h));
             struct norm_args a = {.gamma = gamma, .epsilon = 1e-6f, .kind = (enum norm_kind)kind};
             if (kind == NORM_LAYER) a.beta = beta;
             a.y = y;
             a.x = x;
             a.heads = heads;
+            a.each_head = each;
             backend_norm(b, &a);
             assert_gaps_untouched(y);
 
             a.heads = 0;
             for (int head = 0; head < heads; head++) {
                 a.x = a.y = tensor_cols(x, head * h, h);
+                a.gamma = each ? gamma + head * h : gamma;
+                if (kind == NORM_LAYER) a.beta = each ? beta + head * h : beta;
                 backend_norm(b, &a);
             }
             for (int i = 0; i < ROWS; i++) assert_rows_equal(x, i, y, i);
@@ -32,6 +37,11 @@ static void norm_heads(struct backend *b) {
             free(gamma);
             free(beta);
         }
+}
+
+static void norm_heads(struct backend *b) {
+    check_heads(b, false);
+    check_heads(b, true);
 }
 
 /* A row in two parts, each normed by the sum of both parts' squares, is the row normed at once. */

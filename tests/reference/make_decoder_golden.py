@@ -51,6 +51,8 @@ MROPE = dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, parti
                                   mrope_section=[2, 1, 1]))
 TINY_TOWER = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, patch_size=2, out_hidden_size=32, num_position_embeddings=4)
 
+LFM2 = dict(num_hidden_layers=4, layer_types=["conv", "conv", "full_attention", "conv"])
+
 # Folder: model_type, and what differs from SIZES and from transformers' defaults.
 FAMILIES = {
     "llama3": ("llama", dict(rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -120,6 +122,12 @@ FAMILIES = {
     "qwen3_5_text": ("qwen3_5_text", dict(DELTA | dict(linear_num_value_heads=2, linear_conv_kernel_dim=2), **DELTA_LAYERS)),
     "qwen3_5_moe_stacked": ("qwen3_5_moe", dict(DELTA, **DELTA_EXPERTS, **DELTA_LAYERS, **MROPE)),
     "qwen3_5_moe_text": ("qwen3_5_moe_text", dict(DELTA, **DELTA_EXPERTS, num_hidden_layers=2, full_attention_interval=2)),
+    "lfm2": ("lfm2", dict(LFM2, intermediate_size=40, block_multiple_of=12, block_ffn_dim_multiplier=1.3)),
+    "lfm2_biases": ("lfm2", dict(LFM2, conv_bias=True, conv_L_cache=5, block_auto_adjust_ff_dim=False, tie_word_embeddings=False)),
+    "lfm2_moe": ("lfm2_moe", dict(MOE, **LFM2, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16, num_dense_layers=1,
+                                  routed_scaling_factor=1.5)),
+    "lfm2_moe_stacked": ("lfm2_moe", dict(MOE, **LFM2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
+                                          num_dense_layers=2, use_expert_bias=False, norm_topk_prob=False)),
     "gpt2_plain": ("gpt2", dict(n_inner=40, n_positions=64, tie_word_embeddings=False)),
 }
 
@@ -127,11 +135,11 @@ FAMILIES = {
 def fill(model, seed):
     """Seeded noise, one stream a tensor. Norms stand around what makes them neutral."""
     centre = 0.0 if model.config.model_type.startswith(("gemma", "qwen3_next", "qwen3_5")) else 1.0
-    biases = [(name, b) for name, b in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    biases = [(name, b) for name, b in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias"))]
     for name, p in [*model.named_parameters(), *biases]:
         stream = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())]))
         z = stream.standard_normal(tuple(p.shape)).astype(np.float32)
-        if name.endswith("e_score_correction_bias"):
+        if name.endswith(("e_score_correction_bias", "expert_bias")):
             z = 0.3 * z
         elif name.endswith(".A_log"):
             z = z - 1
@@ -236,6 +244,9 @@ def words_of_4(config):
         return old
     if old["model_type"] == "qwen3_moe":
         old["num_experts"] = old.pop("num_local_experts")
+    if old["model_type"] == "lfm2":  # as the first models are published
+        old["full_attn_idxs"] = [i for i, kind in enumerate(old.pop("layer_types")) if kind == "full_attention"]
+        old["block_ff_dim"] = old.pop("intermediate_size")
     layers = parameters if "full_attention" in parameters else {"full_attention": parameters}
     scaling = dict(layers["full_attention"])
     base, partial = scaling.pop("rope_theta"), scaling.pop("partial_rotary_factor", None)

@@ -21,7 +21,7 @@ struct ranks {
     uint64_t hash; /* of logits */
 };
 
-static void ranks_open(struct ranks *ranks, int size, int stages, int kept) {
+static void ranks_open(struct ranks *ranks, const char *folder, int size, int stages, int kept) {
     char text[40];
     struct error e = {0};
     struct config c;
@@ -32,8 +32,7 @@ static void ranks_open(struct ranks *ranks, int size, int stages, int kept) {
     snprintf(text, sizeof text, "parallel.pipeline=%d", stages);
     assert_int_equal(config_set(&c, text, NULL), STATUS_OK);
     assert_int_equal(config_set(&c, "parallel.comm=threads", NULL), STATUS_OK);
-    if (opened_model_open(&ranks->model, &c, "tests/golden/hf/qwen3_next", NULL, &e))
-        fail_msg("%s", e.text);
+    if (opened_model_open(&ranks->model, &c, folder, NULL, &e)) fail_msg("%s", e.text);
     config_free(&c);
     struct session_limits limits = {.max_sessions = 1,
                                     .max_tokens = ROWS,
@@ -81,10 +80,10 @@ static void step_drafting(struct ranks *ranks, struct session *session, const in
 }
 
 /* The hash of the last row's logits of each text, with drafts and what is kept, or without. */
-static uint64_t run(int size, int stages, int kept, int reused[TEXTS]) {
+static uint64_t run(const char *folder, int size, int stages, int kept, int reused[TEXTS]) {
     static int32_t tokens[ROWS];
     struct ranks ranks;
-    ranks_open(&ranks, size, stages, kept);
+    ranks_open(&ranks, folder, size, stages, kept);
     for (int i = 0; i < ROWS; i++) tokens[i] = i * i % 61;
     for (int i = 0; i < TEXTS; i++) {
         struct session *session;
@@ -107,17 +106,23 @@ static uint64_t run(int size, int stages, int kept, int reused[TEXTS]) {
     return ranks.hash;
 }
 
-static void test_states(void **state) {
-    (void)state;
+static void check_states(const char *folder) {
     int reused[TEXTS], none[TEXTS];
     for (int size = 1; size <= 2; size++)
         for (int stages = 1; stages <= 2; stages++) {
-            uint64_t plain = run(size, stages, 0, none), kept = run(size, stages, 8, reused);
+            uint64_t plain = run(folder, size, stages, 0, none),
+                     kept = run(folder, size, stages, 8, reused);
             assert_true(plain == kept);
             assert_int_equal(reused[1], 384); /* the last full block */
             assert_int_equal(reused[2], 0);   /* it parts from the others in the block before */
             assert_int_equal(reused[3], 256); /* where that text parted, a state is kept */
         }
+}
+
+static void test_states(void **state) {
+    (void)state;
+    check_states("tests/golden/hf/qwen3_next");
+    check_states("tests/golden/hf/lfm2_moe");
 }
 
 int main(void) {
