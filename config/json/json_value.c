@@ -103,24 +103,38 @@ static bool is_integer(struct text_span text, size_t start, size_t end) {
     return strchr(".eE+", before) == NULL && strchr(".eE", after) == NULL;
 }
 
-/* A copy of the text in which integers that may not fit int64_t are reals:
- * "1000000000000000000000.0". */
-static void widen_integers(struct text_span text, struct buffer *out) {
+/* The bytes at the beginning of [at, end) that Python writes for a number that JSON lacks. */
+static size_t count_unnumbered(const char *at, const char *end) {
+    static const char *const words[] = {"Infinity", "-Infinity", "NaN"};
+    for (size_t i = 0; i < ARRAY_COUNT(words); i++) {
+        size_t size = strlen(words[i]);
+        if ((size_t)(end - at) >= size && memcmp(at, words[i], size) == 0) return size;
+    }
+    return 0;
+}
+
+void json_widen_numbers(struct text_span text, struct buffer *out) {
     size_t copied = 0, i = 0;
     bool inside = false;
     while (i < text.size) {
-        size_t end = i;
+        size_t end = i, word = 0;
+        if (!inside) word = count_unnumbered(text.text + i, text.text + text.size);
         while (!inside && end < text.size && is_digit(text.text[end])) end++;
         if (end - i > SAFE_DIGITS && is_integer(text, i, end)) {
             buffer_append(out, text.text + copied, end - copied);
             buffer_append_string(out, ".0");
             copied = end;
         }
+        if (word > 0) {
+            buffer_append(out, text.text + copied, i - copied);
+            buffer_printf(out, "\"%.*s\"", (int)word, text.text + i);
+            end = copied = i + word;
+        }
         if (end == i && text.text[i] == '"') inside = !inside;
         if (end == i) end += inside && text.text[i] == '\\' ? 2 : 1;
         i = end;
     }
-    buffer_append(out, text.text + copied, text.size - copied);
+    if (copied < text.size) buffer_append(out, text.text + copied, text.size - copied);
 }
 
 /* Hugging Face writes 10^30 for a limit that nobody knows. */
@@ -129,7 +143,7 @@ enum status json_parse_file(struct json **out, const char *path, struct error *e
     *out = NULL;
     enum status status = file_read(path, JSON_FILE_LIMIT, &text, e);
     if (status == STATUS_OK) {
-        widen_integers((struct text_span){text.data, text.size}, &wide);
+        json_widen_numbers((struct text_span){text.data, text.size}, &wide);
         status = json_parse(out, (struct text_span){wide.data, wide.size}, path, e);
     }
     buffer_free(&text);

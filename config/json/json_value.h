@@ -32,7 +32,11 @@ enum status json_parse(struct json **out, struct text_span text, const char *nam
 /* One value of any kind. */
 enum status json_parse_any(struct json **out, struct text_span text, const char *name,
                            struct error *e);
-/* A file of at most JSON_FILE_LIMIT bytes. An integer of 19 digits or more in it is a real. */
+/* Appends the text with forms for numbers that JSON has none for: an integer of 19 digits or more
+ * is a real, and Infinity, -Infinity and NaN, as Python writes them, are strings. The text need not
+ * be JSON. */
+void json_widen_numbers(struct text_span text, struct buffer *out);
+/* A file of at most JSON_FILE_LIMIT bytes, its numbers widened. */
 enum status json_parse_file(struct json **out, const char *path, struct error *e);
 /* A text as a value; *out is NULL when it is not valid UTF-8. */
 enum status json_from_text(struct json **out, struct text_span text, struct error *e);

@@ -44,25 +44,6 @@ static enum status read_mistral(const struct json *config, struct model_spec *sp
     return STATUS_OK;
 }
 
-/* Multipliers of words, branches and scores; logits are divided. */
-static const struct json_field granite_fields[] = {
-    {"embedding_multiplier", JSON_FLOAT, AT_SPEC(embedding_scale), .min = 1e-30, .max = 1e30,
-     .fallback = 1},
-    {"residual_multiplier", JSON_FLOAT, AT_DECODER(residual_scale), .min = 1e-30, .max = 1e30,
-     .fallback = 1},
-    {"attention_multiplier", JSON_FLOAT, AT_DECODER(score_scale), .min = 1e-30, .max = 1e30,
-     .fallback = 1},
-    {"logits_scaling", JSON_FLOAT, AT_SPEC(logit_scale), .min = 1e-30, .max = 1e30, .fallback = 1},
-};
-static const struct json_table granite_table = JSON_TABLE(granite_fields, .open = true);
-
-static enum status read_granite(const struct json *config, struct model_spec *spec,
-                                struct error *e) {
-    if (read_llama(config, spec, e) || spec_read(config, &granite_table, spec, e)) return e->status;
-    spec->logit_scale = 1 / spec->logit_scale;
-    return STATUS_OK;
-}
-
 /* The spec, and keys that have no place in it. */
 struct smollm3_keys {
     struct model_spec spec;
@@ -120,9 +101,6 @@ const struct family family_llama = {
 
 const struct family family_mistral = {
     HUGGINGFACE_DECODER("mistral", read_mistral, huggingface_layer, huggingface_layer_rows)};
-
-const struct family family_granite = {
-    HUGGINGFACE_DECODER("granite", read_granite, huggingface_layer, huggingface_layer_rows)};
 
 const struct family family_smollm3 = {
     HUGGINGFACE_DECODER("smollm3", read_smollm3, huggingface_layer, huggingface_layer_rows)};

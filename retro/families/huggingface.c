@@ -34,6 +34,27 @@ enum status huggingface_parse_eos(struct json_reader *reader, const struct json 
     return status;
 }
 
+/* A number, and Infinity as transformers writes it: bare, which is a text by now, or tagged. */
+static bool parse_step(const struct json *value, float *out) {
+    const struct json *tagged = json_member(value, "__float__");
+    if (tagged) value = tagged;
+    *out = json_text_is(value, "Infinity") ? INFINITY : (float)json_double(value);
+    return json_text_is(value, "Infinity") || (json_is_numeric(value) && *out >= 0);
+}
+
+enum status huggingface_parse_steps(struct json_reader *reader, const struct json *value,
+                                    void *object) {
+    struct model_spec *spec = object;
+    struct state_dims *state = &spec->stacks[STACK_DECODER].state;
+    bool two = json_is_list(value) && json_count(value) == 2;
+    if (two && parse_step(json_item(value, 0), &state->least) &&
+        parse_step(json_item(value, 1), &state->most) && state->least <= state->most)
+        return STATUS_OK;
+    return error_set(reader->e, STATUS_INVALID,
+                     "config.json: \"time_step_limit\" must be two numbers, the least step and the "
+                     "most, which may be Infinity");
+}
+
 enum status huggingface_derive(struct model_spec *spec, struct dims *dims, struct error *e) {
     if (dims->head_dim == 0 && dims->hidden % dims->heads != 0)
         return error_set(e, STATUS_INVALID,

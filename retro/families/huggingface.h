@@ -11,6 +11,11 @@ extern const struct json_choice huggingface_activations[];
 enum status huggingface_parse_eos(struct json_reader *reader, const struct json *value,
                                   void *object);
 
+/* time_step_limit: the least and the most step of state spaces, the latter perhaps Infinity, as a
+ * number, a text or {"__float__": it}; for a struct that begins with a model_spec. */
+enum status huggingface_parse_steps(struct json_reader *reader, const struct json *value,
+                                    void *object);
+
 /* A family's rotary positions where config.json is silent. */
 struct rope_rules {
     double base, local_base; /* local_base 0: the layers have one table */
@@ -76,6 +81,10 @@ enum status huggingface_read_mixers(struct huggingface_decoder *decoder, const c
  * absent. */
 enum status huggingface_read_dense(struct model_spec *spec, int step, const struct json *listed,
                                    struct error *e);
+/* Granite's multipliers of words, branches, scores and logits (family_granite.c); it has no window.
+ */
+enum status huggingface_read_multipliers(const struct json *config, struct model_spec *spec,
+                                         struct error *e);
 /* A causal layer: rotary positions but in unrotated layers, the window in windowed ones. */
 struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id stack, int i);
 /* The same, whose windowed layers turn by ROPE_LOCAL. */
@@ -194,6 +203,18 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
         {.place = offsetof(struct layer, state_filter), .names = {name ".conv1d.weight"}}, \
         {.place = offsetof(struct layer, state_rate), .names = {name ".A_log"}}, \
         {.place = offsetof(struct layer, state_bias), .names = {name ".dt_bias"}}, \
+        {.place = offsetof(struct layer, state_norm), .names = {name ".norm.*"}}, { \
+        .place = offsetof(struct layer, state_out), .names = { name ".out_proj.*" } \
+    }
+
+/* A state space, by the name of its part of a layer. */
+#define HUGGINGFACE_SPACE_ROWS(name) \
+    {.place = offsetof(struct layer, state_in), .names = {name ".in_proj.*"}}, \
+        {.place = offsetof(struct layer, state_filter), .names = {name ".conv1d.weight"}}, \
+        {.place = offsetof(struct layer, state_filter_bias), .names = {name ".conv1d.bias"}}, \
+        {.place = offsetof(struct layer, state_rate), .names = {name ".A_log"}}, \
+        {.place = offsetof(struct layer, state_bias), .names = {name ".dt_bias"}}, \
+        {.place = offsetof(struct layer, state_skip), .names = {name ".D"}}, \
         {.place = offsetof(struct layer, state_norm), .names = {name ".norm.*"}}, { \
         .place = offsetof(struct layer, state_out), .names = { name ".out_proj.*" } \
     }

@@ -108,6 +108,14 @@ static enum status read_ends(struct model *model, const char *folder, struct err
     return STATUS_OK;
 }
 
+/* A family may know the shape of states that no layer of this model keeps. */
+static void drop_states(struct model_spec *spec) {
+    struct dims *dims = &spec->stacks[STACK_DECODER];
+    bool keeps = false;
+    for (int i = 0; i < dims->n_layers; i++) keeps = keeps || mixer_keeps_state(spec->mixers[i]);
+    if (!keeps) dims->state = (struct state_dims){0};
+}
+
 static enum status read_config(struct model *model, const char *folder, struct error *e) {
     struct buffer text = {0};
     struct json *config = NULL;
@@ -117,6 +125,7 @@ static enum status read_config(struct model *model, const char *folder, struct e
     model->spec = model_spec_default();
     if (status == STATUS_OK) status = find_family(config, &model->family, &model->info.family, e);
     if (status == STATUS_OK) status = model->family->read(config, &model->spec, e);
+    drop_states(&model->spec);
     /* Our own keys: GGUF files have norms and decays as they are computed with. */
     const struct json *centered = json_member(config, "zero_centered_norms");
     if (centered && !json_bool(centered))

@@ -43,11 +43,12 @@ enum status spec_check_id(const struct model_spec *spec, const char *key, int id
 static enum status check_state(const struct state_dims *state, struct error *e) {
     if (state->kernel == 0 || state->value_heads % state->key_heads == 0) return STATUS_OK;
     bool delta = state->mixer == MIXER_DELTA;
-    return error_set(e, STATUS_INVALID,
-                     "config.json: %s is %d, must be a multiple of %s, which is %d",
-                     delta ? "\"linear_num_value_heads\"" : "the number of a state space's heads",
-                     state->value_heads,
-                     delta ? "\"linear_num_key_heads\"" : "that of their groups", state->key_heads);
+    return error_set(
+        e, STATUS_INVALID, "config.json: %s is %d, must be a multiple of %s, which is %d",
+        delta ? "\"linear_num_value_heads\"" : "\"mamba_n_heads\" or \"mamba_num_heads\"",
+        state->value_heads,
+        delta ? "\"linear_num_key_heads\"" : "\"mamba_n_groups\" or \"n_groups\"",
+        state->key_heads);
 }
 
 static enum status check_relative(const struct dims *dims, struct error *e) {

@@ -36,8 +36,11 @@ enum status config_read_text(const char *path, struct buffer *json, struct error
             gguf_close(gguf);
         }
     } else {
+        struct buffer text = {0};
         buffer_printf(&file, "%s/config.json", path);
-        status = file_read(file.data, JSON_FILE_LIMIT, json, e);
+        status = file_read(file.data, JSON_FILE_LIMIT, &text, e);
+        if (status == STATUS_OK) json_widen_numbers((struct text_span){text.data, text.size}, json);
+        buffer_free(&text);
     }
     buffer_free(&file);
     return status;

@@ -73,6 +73,8 @@ static const struct stacked_name {
 } stacked_names[] = {
     {".experts.gate_up_proj", ".experts.#.gate_up_proj.weight", 3},
     {".experts.down_proj", ".experts.#.down_proj.weight", 3},
+    {".block_sparse_moe.input_linear.weight", ".block_sparse_moe.experts.#.gate_up_proj.weight", 3},
+    {".block_sparse_moe.output_linear.weight", ".block_sparse_moe.experts.#.down_proj.weight", 3},
     {".experts.gate_up_proj_bias", ".experts.#.gate_up_proj.bias", 2},
     {".experts.down_proj_bias", ".experts.#.down_proj.bias", 2},
     {".experts.gate_up_proj_blocks", ".experts.#.gate_up_proj.weight", 4},

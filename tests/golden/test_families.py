@@ -207,6 +207,17 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("lfm2", "block_multiple_of", 0, "allowed is 1"),
     ("lfm2", "conv_bias", "no", "conv_bias"),
     ("lfm2_moe", "num_experts_per_tok", 7, "7 of 6 experts"),
+    ("granite_hybrid", "layer_types", ["mamba", "attention", "conv"], "[2] must be linear_attention or full_attention"),
+    ("granite_hybrid", "mamba_n_groups", 3, "must be a multiple of"),
+    ("granite_hybrid", "mamba_d_head", 16, "\"mamba_n_heads\" 8 times \"mamba_d_head\" 16 must be \"mamba_expand\" times the hidden size"),
+    ("granite_hybrid", "mamba_d_state", 257, "allowed is 1 .. 256"),
+    ("granite_hybrid", "hidden_act", "gelu", "hidden_act"),
+    ("granite_hybrid", "position_embedding_type", "alibi", "position_embedding_type"),
+    ("granite_hybrid", "time_step_limit", [0.5], "must be two numbers"),
+    ("granite_hybrid", "time_step_limit", [0.5, "inf"], "must be two numbers"),
+    ("granite_hybrid", "time_step_limit", [0.5, 0.25], "must be two numbers"),
+    ("granite_hybrid", "time_step_limit", [float("nan"), 1.0], "must be two numbers"),
+    ("granite_hybrid_rope", "num_experts_per_tok", -1, "allowed is 0"),
     ("llama", "rope_parameters", {"rope_type": "default", "rope_theta": 1e4, "mrope_interleaved": True}, "mrope_interleaved"),
 ])
 def test_options_that_are_refused(tmp_path, family, key, value, words):
@@ -257,6 +268,9 @@ def test_unknown_family_lists_the_known(tmp_path):
         "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}),
     ("hunyuan_v1_dense", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}),
     ("lfm2", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}), ("lfm2", "norm_eps", 0.1),
+    ("granite_hybrid", "time_step_limit", [0.0, float("inf")]), ("granite_hybrid_stacked", "time_step_limit", [0.2, {"__float__": "Infinity"}]),
+    ("granite_hybrid", "position_embedding_type", "rope"), ("granite_hybrid_rope", "position_embedding_type", "nope"),
+    ("granite_hybrid", "residual_multiplier", 0.5), ("granite_hybrid", "num_experts_per_tok", 1), ("granite_hybrid", "attention_multiplier", 1),
     ("lfm2_moe", "routed_scaling_factor", 1), ("lfm2_moe", "norm_topk_prob", False), ("lfm2_moe", "num_experts_per_tok", 2)])
 def test_options_that_matter(tmp_path, family, key, value):
     """Each of them changes logits by far more than the tolerance, so that none is read and forgotten."""
@@ -272,7 +286,9 @@ def test_options_that_matter(tmp_path, family, key, value):
     ("cohere2", "layer_types"), ("cohere2", "tie_word_embeddings"), ("ernie4_5", "tie_word_embeddings"), ("glm", "attention_bias"),
     ("seed_oss", "attention_bias"), ("glm", "rms_norm_eps"), ("cohere2", "layer_norm_eps"),
     ("ministral3", "rms_norm_eps"), ("hunyuan_v1_dense", "rms_norm_eps"), ("lfm2", "norm_eps"), ("lfm2", "tie_word_embeddings"),
-    ("lfm2", "conv_L_cache"), ("lfm2", "rope_parameters"), ("lfm2_moe", "use_expert_bias"), ("lfm2_moe", "norm_topk_prob")])
+    ("lfm2", "conv_L_cache"), ("lfm2", "rope_parameters"), ("granite_hybrid", "mamba_d_conv"), ("granite_hybrid", "mamba_expand"),
+    ("granite_hybrid", "mamba_conv_bias"), ("granite_hybrid", "position_embedding_type"), ("granite_hybrid_rope", "time_step_limit"),
+    ("granite_hybrid_rope", "mamba_n_groups"), ("lfm2_moe", "use_expert_bias"), ("lfm2_moe", "norm_topk_prob")])
 def test_absent_keys(tmp_path, family, absent):
     """What an absent key stands for differs by family."""
     folder = copy_family(family, tmp_path)

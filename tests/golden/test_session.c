@@ -191,7 +191,7 @@ static void test_batch_is_bitwise_alone(void **state) {
 }
 
 /* Windows, two rotary tables, norms of heads and after branches, soft-caps, parallel branches,
- * scales, sinks, experts in four bits, delta nets, short convolutions. */
+ * scales, sinks, experts in four bits, delta nets, short convolutions, state spaces. */
 static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     (void)state;
     check_folder("tests/golden/hf/gemma2", DTYPE_F32);
@@ -209,6 +209,8 @@ static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     check_folder("tests/golden/hf/qwen3_5_text", DTYPE_F32);
     check_folder("tests/golden/hf/lfm2", DTYPE_F32);
     check_folder("tests/golden/hf/lfm2_moe", DTYPE_BF16);
+    check_folder("tests/golden/hf/granite_hybrid", DTYPE_F32);
+    check_folder("tests/golden/hf/granite_hybrid_rope", DTYPE_BF16);
 }
 
 /* More closed chunks in one step than the encoder takes at once give the bits of single steps. */

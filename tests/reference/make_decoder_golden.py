@@ -53,6 +53,10 @@ TINY_TOWER = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, pa
 
 LFM2 = dict(num_hidden_layers=4, layer_types=["conv", "conv", "full_attention", "conv"])
 
+SPACE = dict(num_hidden_layers=3, intermediate_size=16, layer_types=["linear_attention", "full_attention", "linear_attention"], mamba_n_heads=8,
+             mamba_d_state=12, mamba_d_conv=4, mamba_expand=2, shared_intermediate_size=24, mamba_chunk_size=8)
+MULTIPLIERS = dict(embedding_multiplier=1.5, residual_multiplier=0.7, attention_multiplier=0.2, logits_scaling=2.0)
+
 # Folder: model_type, and what differs from SIZES and from transformers' defaults.
 FAMILIES = {
     "llama3": ("llama", dict(rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -128,6 +132,12 @@ FAMILIES = {
                                   routed_scaling_factor=1.5)),
     "lfm2_moe_stacked": ("lfm2_moe", dict(MOE, **LFM2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
                                           num_dense_layers=2, use_expert_bias=False, norm_topk_prob=False)),
+    "granite_hybrid": ("granitemoehybrid", dict(MOE, **SPACE, **MULTIPLIERS, num_local_experts=5, num_experts_per_tok=2, mamba_n_groups=2,
+                                                mamba_d_head=8, tie_word_embeddings=True, time_step_limit=(0.3, float("inf")))),
+    "granite_hybrid_rope": ("granitemoehybrid", dict(SPACE, **MULTIPLIERS, num_local_experts=0, mamba_proj_bias=True, mamba_conv_bias=False,
+                                                     position_embedding_type="rope", attention_bias=True)),
+    "granite_hybrid_stacked": ("granitemoehybrid", dict(MOE, **SPACE, num_local_experts=4, num_experts_per_tok=2, mamba_n_groups=8,
+                                                        time_step_limit=(0.2, 0.9))),
     "gpt2_plain": ("gpt2", dict(n_inner=40, n_positions=64, tie_word_embeddings=False)),
 }
 
@@ -143,11 +153,13 @@ def fill(model, seed):
             z = 0.3 * z
         elif name.endswith(".A_log"):
             z = z - 1
+        elif name.endswith(("mamba.D", "mixer.D")):
+            z = 0.5 * z
         elif name.endswith("linear_attn.norm.weight"):
             z = 1 + 0.25 * z
         elif p.dim() == 1:
             z = centre + 0.25 * z if name.endswith("weight") else 0.2 * z
-        elif name.endswith("linear_attn.out_proj.weight"):  # behind a norm that makes small sums, and their rounding, large
+        elif name.endswith(("linear_attn.out_proj.weight", "mamba.out_proj.weight", "mixer.out_proj.weight")):  # behind a norm that makes small sums, and their rounding, large
             z = 0.3 * z / np.sqrt(p.shape[-1])
         elif ".visual." in name:
             z = 0.1 * z
@@ -244,6 +256,12 @@ def words_of_4(config):
         return old
     if old["model_type"] == "qwen3_moe":
         old["num_experts"] = old.pop("num_local_experts")
+    if old["model_type"] == "granitemoehybrid":  # as published; Infinity stands bare
+        names = {"linear_attention": "mamba", "full_attention": "attention"}
+        old["layer_types"] = [names[kind] for kind in old["layer_types"]]
+        old["position_embedding_type"] = old.get("position_embedding_type") or "nope"
+        old["time_step_limit"] = [t["__float__"] if isinstance(t, dict) else t for t in old["time_step_limit"]]
+        old["time_step_limit"] = [float(t) for t in old["time_step_limit"]]
     if old["model_type"] == "lfm2":  # as the first models are published
         old["full_attn_idxs"] = [i for i, kind in enumerate(old.pop("layer_types")) if kind == "full_attention"]
         old["block_ff_dim"] = old.pop("intermediate_size")

@@ -308,16 +308,17 @@ static void test_hostile_text(void **state) {
     assert_int_equal(json_count_values(span("[1,2,\"a,[\\\"{\",{}]")), 5);
 }
 
-/* Hugging Face writes 10^30 where nobody knows a limit; in a request such a number is an error
- * (above). */
-static void test_long_integers_of_files(void **state) {
+/* Hugging Face writes 10^30 where nobody knows a limit, and Infinity; in a request such a number is
+ * an error (above). */
+static void test_numbers_of_files(void **state) {
     (void)state;
     struct error e = {0};
     struct json *root;
     static const char text[] =
         "{\"a\": 1000000000000000019884624838656, \"b\": [-1000000000000000000000, "
         "1234567890123456789e2],\n"
-        "\"c\\\"1000000000000000000000\": 999999999999999999, \"d\": 0.1000000000000000000000}";
+        "\"c\\\"1000000000000000000000\": 999999999999999999, \"d\": 0.1000000000000000000000, "
+        "\"e\": [Infinity, -Infinity, NaN, \"Infinity\", {\"f\": -Infinity}]}";
     char path[] = "/tmp/retro-json-XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0 && write(fd, text, sizeof text - 1) == (ssize_t)(sizeof text - 1) &&
@@ -329,6 +330,12 @@ static void test_long_integers_of_files(void **state) {
     assert_true(json_double(json_item(json_member(root, "b"), 1)) == 1234567890123456789e2);
     assert_int_equal(json_int(json_member(root, "c\"1000000000000000000000")), 999999999999999999);
     assert_true(json_double(json_member(root, "d")) == 0.1);
+    const struct json *words = json_member(root, "e");
+    assert_true(json_text_is(json_item(words, 0), "Infinity"));
+    assert_true(json_text_is(json_item(words, 1), "-Infinity"));
+    assert_true(json_text_is(json_item(words, 2), "NaN"));
+    assert_true(json_text_is(json_item(words, 3), "Infinity"));
+    assert_true(json_text_is(json_member(json_item(words, 4), "f"), "-Infinity"));
     json_close(root);
 }
 
@@ -420,7 +427,7 @@ int main(void) {
         cmocka_unit_test(test_unknown_and_unsupported),
         cmocka_unit_test(test_style),
         cmocka_unit_test(test_hostile_text),
-        cmocka_unit_test(test_long_integers_of_files),
+        cmocka_unit_test(test_numbers_of_files),
         cmocka_unit_test(test_values),
     };
     return cmocka_run_group_tests_name("json_table", tests, NULL, NULL);
