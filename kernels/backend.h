@@ -166,13 +166,18 @@ struct add_args {
 };
 
 /* How the two halves of a gated unit meet: activation(g) * (u + shift), where limit > 0 cuts g off
- * above it, and u above it and below -limit. All zero: activation(g) * u. */
+ * above it, and u above it and below -limit. All zero: activation(g) * u. A plain unit has one
+ * half, activation(g). */
 struct gating {
     enum activation activation;
     float limit, shift;
+    int plain; /* 0 or 1; the others are zero then */
 };
+/* The columns that make one column of such a unit. */
+static inline int gating_halves(const struct gating *gating) { return gating->plain ? 1 : 2; }
 
-/* y = gating(g = x[:, :F], u = x[:, F:]); x [rows, 2F], y [rows, F]. */
+/* y = gating(g = x[:, :F], u = x[:, F:]); x [rows, 2F], or [rows, F] of plain units, where y may be
+ * x; y [rows, F]. */
 struct glu_args {
     struct tensor y, x;
     struct gating gating;
@@ -281,14 +286,15 @@ struct route_args {
  *
  * Each expert meets its own rows only. */
 struct experts_args {
-    struct tensor y, x;   /* [rows, d] */
-    struct tensor routes; /* [rows, 2 k], of backend_route */
-    const struct weight *fc1,
-        *fc2; /* [n_experts]: [2F, d] with the rows of g first, [d, F]; host arrays */
-    float *const *bias1, *const *bias2; /* [n_experts]: device, [2F], [d]; NULL: there are none */
+    struct tensor y, x;             /* [rows, d] */
+    struct tensor routes;           /* [rows, 2 k], of backend_route */
+    const struct weight *fc1, *fc2; /* [n_experts]: [2F, d] with the rows of g first, or [F, d] of
+                                       plain units; [d, F]; host arrays */
+    float *const *bias1, *const *bias2; /* [n_experts]: device, of the rows; NULL: there are none */
     struct tensor shared, gate;         /* [rows, d], [rows, 1]; data NULL: there is none */
     struct tensor few, parts;           /* to work in: [rows, d], [rows, k d] */
-    struct tensor wide, gated;          /* likewise: [rows, 2F], [rows, F] */
+    struct tensor wide, gated; /* likewise: [rows, rows of fc1], [rows, F]; of plain units they may
+                                  be one */
     int n_experts;
     struct gating gating;
 };

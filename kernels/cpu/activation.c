@@ -28,6 +28,7 @@ static void glu_row(const void *context, int i, int thread) {
     int n = gated->args->y.cols;
     if (gating->limit > 0) cut_gates(y, x, n, gating->limit);
     gated->kernels->activate(y, gating->limit > 0 ? y : x, n, gating->activation);
+    if (gating->plain) return;
     if (gating->limit > 0 || gating->shift != 0) {
         const float limit = gating->limit > 0 ? gating->limit : INFINITY;
 #pragma omp simd

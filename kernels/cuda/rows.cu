@@ -69,7 +69,6 @@ bool add_take_back(struct backend *backend, const struct tensor *x, const struct
 struct glu_kernel_args {
     view y, x;
     struct gating gating;
-    int unused = 0;
 };
 
 /* NaN stays NaN. */
@@ -87,8 +86,12 @@ __global__ void glu_rows_kernel(struct glu_kernel_args k) {
     int row = (int)blockIdx.x, col = first_column<V>();
     if (col >= k.y.cols) return;
     lanes<V> gate = lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col);
-    lanes<V> up = lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + k.y.cols + col);
-    for (int j = 0; j < V; j++) gate.at[j] = value_gate(k.gating, gate.at[j], up.at[j]);
+    if (k.gating.plain) {
+        for (int j = 0; j < V; j++) gate.at[j] = value_activate(gate.at[j], k.gating.activation);
+    } else {
+        lanes<V> up = lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + k.y.cols + col);
+        for (int j = 0; j < V; j++) gate.at[j] = value_gate(k.gating, gate.at[j], up.at[j]);
+    }
     lanes_store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, gate);
 }
 

@@ -223,8 +223,9 @@ void backend_add(struct backend *backend, const struct add_args *args) {
 }
 
 void backend_glu(struct backend *backend, const struct glu_args *args) {
-    CHECK(args->x.cols % 2 == 0 && tensor_is_f32(&args->x, args->x.rows, args->x.cols));
-    CHECK(tensor_is_f32(&args->y, args->x.rows, args->x.cols / 2) && args->gating.limit >= 0);
+    int halves = gating_halves(&args->gating);
+    CHECK(args->x.cols % halves == 0 && tensor_is_f32(&args->x, args->x.rows, args->x.cols));
+    CHECK(tensor_is_f32(&args->y, args->x.rows, args->x.cols / halves) && args->gating.limit >= 0);
     if (!backend->error.status) backend->ops->glu(backend, args);
 }
 
@@ -286,16 +287,17 @@ void backend_route(struct backend *backend, const struct route_args *args) {
 }
 
 static void experts_check(const struct experts_args *args) {
-    int rows = args->x.rows, d = args->x.cols, ffn = args->fc2[0].n_in;
+    int rows = args->x.rows, d = args->x.cols, ffn = args->fc2[0].n_in,
+        wide = gating_halves(&args->gating) * ffn;
     for (int i = 0; i < args->n_experts; i++) {
-        CHECK(args->fc1[i].data != NULL && args->fc1[i].n_in == d && args->fc1[i].n_out == 2 * ffn);
+        CHECK(args->fc1[i].data != NULL && args->fc1[i].n_in == d && args->fc1[i].n_out == wide);
         CHECK(args->fc2[i].data != NULL && args->fc2[i].n_in == ffn && args->fc2[i].n_out == d);
     }
     for (int i = 0; i < args->n_experts; i++) {
         CHECK(args->bias1 == NULL || args->bias1[i] != NULL);
         CHECK(args->bias2 == NULL || args->bias2[i] != NULL);
     }
-    CHECK(tensor_is_f32(&args->wide, rows, 2 * ffn) && tensor_is_f32(&args->gated, rows, ffn));
+    CHECK(tensor_is_f32(&args->wide, rows, wide) && tensor_is_f32(&args->gated, rows, ffn));
 }
 
 void backend_experts(struct backend *backend, const struct experts_args *args) {

@@ -1,6 +1,6 @@
-/* retro/families/family_granite_hybrid.c: Granite 4 as Hugging Face stores it: layers are state spaces
- * or attention, which need not turn, with an MLP or with experts beside one that all tokens use; and
- * Granite's multipliers (family_granite.c). */
+/* retro/families/family_granite_hybrid.c: Granite 4 as Hugging Face stores it: layers are state
+ * spaces or attention, which need not turn, with an MLP or with experts beside one that all tokens
+ * use; and Granite's multipliers (family_granite.c). */
 #include "retro/families/huggingface.h"
 
 #include <math.h>
@@ -74,8 +74,8 @@ static enum status read_hybrid(const struct json *config, struct model_spec *mod
     dims->activation = ACTIVATION_SILU;
     dims->state.most = INFINITY;
     if (huggingface_read_decoder(config, &keys.decoder, e) ||
-        huggingface_read_multipliers(config, spec, e) || spec_read(config, &hybrid_table, &keys, e) ||
-        derive_space(&keys, e))
+        huggingface_read_multipliers(config, spec, e) ||
+        spec_read(config, &hybrid_table, &keys, e) || derive_space(&keys, e))
         return e->status;
     for (int i = 0; i < dims->n_layers; i++) spec->mixers[i] = MIXER_SPACE;
     if (!json_is_absent(keys.decoder.layer_types) &&

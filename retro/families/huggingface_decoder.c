@@ -178,6 +178,7 @@ struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id
                                .mask = spec->two_sided ? MASK_NONE : MASK_CAUSAL,
                                .window = spec->windowed[i] ? spec->window : 0,
                                .mixer = spec->mixers[i],
+                               .without_mlp = spec->without_mlp[i],
                                .experts = spec->stacks[stack].experts > 0 && !spec->dense[i],
                                .rope = spec->stacks[stack].rotated > 0 && !spec->unrotated[i]};
 }

@@ -233,8 +233,10 @@ static void cross_attention(const struct pass *pass, const struct layer *layer) 
 }
 
 static struct gating gating_of(const struct dims *dims) {
-    return (struct gating){
-        .activation = dims->activation, .limit = dims->gate_limit, .shift = dims->gate_shift};
+    return (struct gating){.activation = dims->activation,
+                           .limit = dims->gate_limit,
+                           .shift = dims->gate_shift,
+                           .plain = !dims->gated};
 }
 
 /* The rows that the second product of an MLP of F columns reads. */
@@ -293,18 +295,19 @@ static void apply_experts(const struct pass *pass, const struct layer *layer, st
     const struct model *model = pass->model;
     const struct dims *dims = &pass->stack->dims;
     int ffn = pass->stack->expert_ffn.n;
-    struct experts_args args = {.y = pass->scratch.branch,
-                                .x = input,
-                                .routes = pass->scratch.routes,
-                                .fc1 = layer->expert_fc1.weights,
-                                .fc2 = layer->expert_fc2.weights,
-                                .bias1 = layer->expert_fc1.biases,
-                                .few = pass->scratch.few,
-                                .parts = pass->scratch.parts,
-                                .wide = tensor_cols(pass->scratch.wide, 0, 2 * ffn),
-                                .gated = tensor_cols(pass->scratch.gated, 0, ffn),
-                                .n_experts = dims->experts,
-                                .gating = gating_of(dims)};
+    struct experts_args args = {
+        .y = pass->scratch.branch,
+        .x = input,
+        .routes = pass->scratch.routes,
+        .fc1 = layer->expert_fc1.weights,
+        .fc2 = layer->expert_fc2.weights,
+        .bias1 = layer->expert_fc1.biases,
+        .few = pass->scratch.few,
+        .parts = pass->scratch.parts,
+        .wide = tensor_cols(pass->scratch.wide, 0, (dims->gated ? 2 : 1) * ffn),
+        .gated = tensor_cols(pass->scratch.gated, 0, ffn),
+        .n_experts = dims->experts,
+        .gating = gating_of(dims)};
     if (model->comm->rank == 0) args.bias2 = layer->expert_fc2.biases; /* ranks are summed */
     route_rows(pass, layer, input);
     if (dims->shared_ffn > 0) {
@@ -327,23 +330,30 @@ static struct tensor enter_branch(const struct pass *pass, const struct layer *l
     return pass->scratch.normed;
 }
 
+/* y, and `input` as a parallel MLP reads it. */
+static void apply_mixer(const struct pass *pass, const struct layer *layer, struct tensor *input) {
+    struct tensor x = pass->scratch.x;
+    bool keeps = mixer_keeps_state(layer->spec.mixer);
+    *input = enter_branch(pass, layer, &layer->norm_in);
+    if (keeps)
+        mix_states(pass, layer, *input);
+    else
+        self_attention(pass, layer, *input);
+    if (layer->spec.parallel && layer->norm_mlp.gamma)
+        *input = enter_branch(pass, layer, &layer->norm_mlp);
+    add_branch(pass, x, keeps ? &layer->state_out : &layer->proj, &layer->norm_attention, NULL);
+    if (layer->spec.post_norm) stack_norm(pass->model, pass->stack, x, x, &layer->norm_in);
+}
+
 void layer_forward(const struct pass *pass, const struct layer *layer) {
     const struct model *model = pass->model;
-    struct tensor x = pass->scratch.x;
+    struct tensor x = pass->scratch.x, input = x;
 
-    struct tensor input = enter_branch(pass, layer, &layer->norm_in);
-    bool keeps = mixer_keeps_state(layer->spec.mixer);
-    if (keeps)
-        mix_states(pass, layer, input);
-    else
-        self_attention(pass, layer, input);
-    if (layer->spec.parallel && layer->norm_mlp.gamma)
-        input = enter_branch(pass, layer, &layer->norm_mlp);
-    add_branch(pass, x, keeps ? &layer->state_out : &layer->proj, &layer->norm_attention, NULL);
-    if (layer->spec.post_norm) stack_norm(model, pass->stack, x, x, &layer->norm_in);
+    if (layer->spec.mixer != MIXER_NONE) apply_mixer(pass, layer, &input);
 
     if (layer->spec.cross) cross_attention(pass, layer);
 
+    if (layer->spec.without_mlp) return;
     if (!layer->spec.parallel) input = enter_branch(pass, layer, &layer->norm_mlp);
     if (layer->spec.experts)
         apply_experts(pass, layer, input);

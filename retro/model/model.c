@@ -314,8 +314,9 @@ static int count_picture_rows(const struct tower_spec *tower) {
 static enum dtype main_dtype(const struct model *model, const struct stack *stack) {
     if (stack->layers == NULL) return model->projector.fc1.weight.dtype;
     const struct layer *first = &stack->layers[stack->kept.first];
-    return mixer_keeps_state(first->spec.mixer) ? first->state_in.weight.dtype
-                                                : first->qkv.weight.dtype;
+    if (mixer_keeps_state(first->spec.mixer)) return first->state_in.weight.dtype;
+    if (first->spec.mixer == MIXER_ATTENTION) return first->qkv.weight.dtype;
+    return first->spec.experts ? first->expert_fc1.weights[0].dtype : first->fc1.weight.dtype;
 }
 
 static void fill_info(struct model *model) {

@@ -90,7 +90,10 @@ static inline int stack_count_states(const struct stack *stack, int first, int n
 }
 /* Those that keep keys and values. */
 static inline int stack_count_attention(const struct stack *stack, int first, int n) {
-    return n - stack_count_states(stack, first, n);
+    int count = 0;
+    for (int i = first; i < first + n; i++)
+        count += stack->layers == NULL || stack->layers[i].spec.mixer == MIXER_ATTENTION;
+    return count;
 }
 /* Channels that are convolved, of so many key and value heads. */
 static inline size_t state_channels(const struct state_dims *dims, int keys, int heads) {

@@ -57,12 +57,15 @@ enum qk_norm {
 /* How the rows of a layer learn of those before them: what its first branch is. */
 enum mixer {
     MIXER_ATTENTION,
-    MIXER_DELTA,      /* a gated delta net (Yang et al. 2024, arXiv 2412.06464) */
-    MIXER_SPACE,      /* a state space (Mamba-2, Dao and Gu 2024, arXiv 2405.21060) */
-    MIXER_CONVOLUTION /* a short convolution between two gates (LFM2) */
+    MIXER_DELTA,       /* a gated delta net (Yang et al. 2024, arXiv 2412.06464) */
+    MIXER_SPACE,       /* a state space (Mamba-2, Dao and Gu 2024, arXiv 2405.21060) */
+    MIXER_CONVOLUTION, /* a short convolution between two gates (LFM2) */
+    MIXER_NONE         /* rows learn nothing of others */
 };
 /* Such a layer keeps a state for each sequence, in place of keys and values. */
-static inline bool mixer_keeps_state(enum mixer mixer) { return mixer != MIXER_ATTENTION; }
+static inline bool mixer_keeps_state(enum mixer mixer) {
+    return mixer != MIXER_ATTENTION && mixer != MIXER_NONE;
+}
 
 /* The shape of the layers that keep states, all of which have one mixer. Each channel is convolved
  * with the rows before it. Behind that a delta net and a state space have value heads that keep a
@@ -223,6 +226,7 @@ struct model_spec {
                              */
     bool unrotated[MAX_LAYERS];    /* of the decoder: a layer without RoPE in a stack that has it */
     enum mixer mixers[MAX_LAYERS]; /* of the decoder */
+    bool without_mlp[MAX_LAYERS];  /* of the decoder: a layer that is its mixer alone */
     struct retro_spec retro;
     struct tower_spec tower;
     struct projector_spec projector;
@@ -242,6 +246,7 @@ struct layer_spec {
     enum rope_id frequencies; /* by this table */
     bool relative;            /* adds the stack's relative bias to the scores of self attention */
     enum mixer mixer;         /* stands in place of self attention where it is another */
+    bool without_mlp;         /* the layer is its mixer alone */
     bool experts;             /* the MLP is one of experts, chosen row by row */
     bool enters_bare;         /* self attention reads the rows themselves: there is no norm_in */
     bool cross;               /* has cross attention, which reads dims.reads */
@@ -375,7 +380,7 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_modernbert, family_nomic_bert, family_megatron_bert, family_megatron_bert_hf,
     family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision, family_qwen2_5_vl_vision,
     family_qwen3_next, family_qwen3_5, family_qwen3_5_text, family_qwen3_5_moe,
-    family_qwen3_5_moe_text, family_lfm2, family_lfm2_moe, family_granite_hybrid;
+    family_qwen3_5_moe_text, family_lfm2, family_lfm2_moe, family_granite_hybrid, family_nemotron_h;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;

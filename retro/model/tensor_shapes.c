@@ -177,9 +177,9 @@ static int extent_size(const struct model *model, const struct dims *dims, enum 
         case EXTENT_FC1: return dims->gated ? 2 * dims->ffn : dims->ffn;
         case EXTENT_FFN: return dims->ffn;
         case EXTENT_EXPERTS: return dims->experts;
-        case EXTENT_EXPERT_FC1: return 2 * dims->expert_ffn;
+        case EXTENT_EXPERT_FC1: return (dims->gated ? 2 : 1) * dims->expert_ffn;
         case EXTENT_EXPERT_FFN: return dims->expert_ffn;
-        case EXTENT_SHARED_FC1: return 2 * dims->shared_ffn;
+        case EXTENT_SHARED_FC1: return (dims->gated ? 2 : 1) * dims->shared_ffn;
         case EXTENT_SHARED_FFN: return dims->shared_ffn;
         case EXTENT_VOCAB: return model->spec.padded_vocab;
         case EXTENT_POSITIONS: return model->spec.max_positions;
@@ -212,8 +212,12 @@ static int count_blocks(const struct model *model, const struct dims *dims, enum
         case EXTENT_STATE_CHANNELS: return count_state_blocks(&dims->state, out, blocks);
         case EXTENT_CROSS_KV: blocks[0] = blocks[1] = q; return 2;
         case EXTENT_FC1: blocks[0] = blocks[1] = dims->ffn; return dims->gated ? 2 : 1;
-        case EXTENT_EXPERT_FC1: blocks[0] = blocks[1] = dims->expert_ffn; return 2;
-        case EXTENT_SHARED_FC1: blocks[0] = blocks[1] = dims->shared_ffn; return 2;
+        case EXTENT_EXPERT_FC1:
+            blocks[0] = blocks[1] = dims->expert_ffn;
+            return dims->gated ? 2 : 1;
+        case EXTENT_SHARED_FC1:
+            blocks[0] = blocks[1] = dims->shared_ffn;
+            return dims->gated ? 2 : 1;
         case EXTENT_PROJECTOR_FC1:
             blocks[0] = extent_size(model, dims, out);
             if (model->spec.projector.gated) blocks[0] = blocks[1] = model->spec.projector.ffn;

@@ -213,15 +213,16 @@ bool place_routes(const struct place *the_place) {
                                  place == offsetof(struct layer, shared_gate));
 }
 
-/* Whether the layer has the place: a table of rows may serve layers with and without it. */
-static bool has_place(const struct layer *layer, const struct dims *dims, size_t place) {
-    bool keeps = mixer_keeps_state(layer->spec.mixer);
-    if (is_attention(place) && keeps) return false;
-    if (is_state(place)) return keeps && state_has_place(&dims->state, place);
-    if (place == offsetof(struct layer, norm_q) || place == offsetof(struct layer, norm_k))
-        return dims->qk_norm != QK_NORM_NONE;
-    if (place == offsetof(struct layer, norm_in)) return !layer->spec.enters_bare;
-    if (place == offsetof(struct layer, sinks)) return dims->sinks;
+/* A place of the layer's MLP. */
+static bool is_mlp(size_t place) {
+    return place == offsetof(struct layer, norm_mlp) || place == offsetof(struct layer, norm_out) ||
+           place == offsetof(struct layer, fc1) || place == offsetof(struct layer, fc2) ||
+           place == offsetof(struct layer, router_bias) || is_expert(place) ||
+           is_shared_expert(place);
+}
+
+static bool mlp_has_place(const struct layer *layer, const struct dims *dims, size_t place) {
+    if (layer->spec.without_mlp) return false;
     if (is_expert(place)) return layer->spec.experts;
     if (place == offsetof(struct layer, router_bias))
         return layer->spec.experts && dims->router_bias;
@@ -229,6 +230,20 @@ static bool has_place(const struct layer *layer, const struct dims *dims, size_t
     if (is_shared_expert(place)) return layer->spec.experts && dims->shared_ffn > 0;
     if (place == offsetof(struct layer, fc1) || place == offsetof(struct layer, fc2))
         return !layer->spec.experts;
+    return true;
+}
+
+/* Whether the layer has the place: a table of rows may serve layers with and without it. */
+static bool has_place(const struct layer *layer, const struct dims *dims, size_t place) {
+    enum mixer mixer = layer->spec.mixer;
+    if (is_mlp(place)) return mlp_has_place(layer, dims, place);
+    if (is_attention(place) && mixer != MIXER_ATTENTION) return false;
+    if (is_state(place)) return mixer_keeps_state(mixer) && state_has_place(&dims->state, place);
+    if (place == offsetof(struct layer, norm_q) || place == offsetof(struct layer, norm_k))
+        return dims->qk_norm != QK_NORM_NONE;
+    if (place == offsetof(struct layer, norm_in))
+        return mixer != MIXER_NONE && !layer->spec.enters_bare;
+    if (place == offsetof(struct layer, sinks)) return dims->sinks;
     return layer->spec.cross || !is_cross(place);
 }
 

@@ -72,6 +72,7 @@ static const struct stacked_name {
     int n_dims;
 } stacked_names[] = {
     {".experts.gate_up_proj", ".experts.#.gate_up_proj.weight", 3},
+    {".experts.up_proj", ".experts.#.up_proj.weight", 3},
     {".experts.down_proj", ".experts.#.down_proj.weight", 3},
     {".block_sparse_moe.input_linear.weight", ".block_sparse_moe.experts.#.gate_up_proj.weight", 3},
     {".block_sparse_moe.output_linear.weight", ".block_sparse_moe.experts.#.down_proj.weight", 3},

@@ -196,7 +196,7 @@ static struct tensor side(struct both t, int on_device) { return on_device ? t.d
 static struct experts_args mixture_on(const struct mixture *m, int on_device, int first, int rows) {
 #define ROWS(name) tensor_rows(side(m->name, on_device), first, rows)
     struct gating gating = {.activation = ACTIVATION_SILU};
-    if (m->biased) gating = (struct gating){ACTIVATION_QUICK_GELU, 0.5f, 1};
+    if (m->biased) gating = (struct gating){ACTIVATION_QUICK_GELU, 0.5f, 1, 0};
     return (struct experts_args){.y = ROWS(y),
                                  .x = ROWS(x),
                                  .routes = ROWS(routes),

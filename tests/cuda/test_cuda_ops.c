@@ -289,6 +289,13 @@ static void test_glu(void **state) {
             a.x = x.device;
             backend_glu(device, &a);
             assert_both(y, 1e-6, "glu");
+            a.gating.plain = 1;
+            a.x = tensor_cols(a.x, widths[w], widths[w]);
+            backend_glu(device, &a);
+            a.y = y.host;
+            a.x = tensor_cols(x.host, widths[w], widths[w]);
+            backend_glu(reference, &a);
+            assert_both(y, 1e-6, "a plain unit");
             both_free(x);
             both_free(y);
         }

@@ -218,6 +218,16 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("granite_hybrid", "time_step_limit", [0.5, 0.25], "must be two numbers"),
     ("granite_hybrid", "time_step_limit", [float("nan"), 1.0], "must be two numbers"),
     ("granite_hybrid_rope", "num_experts_per_tok", -1, "allowed is 0"),
+    ("nemotron_h", "layers_block_type", [], "must name 1 .. 512 layers, it has 0"),
+    ("nemotron_h", "layers_block_type", ["mlp", "conv"], "[1] must be linear_attention (M), full_attention (*), mlp (-) or moe (E)"),
+    ("nemotron_h", "layers_block_type", "M-*", "must name 1 .. 512 layers"),
+    ("nemotron_h", "moe_latent_size", 16, "moe_latent_size"),
+    ("nemotron_h", "attention_bias", True, "attention_bias"),
+    ("nemotron_h", "mamba_hidden_act", "gelu", "mamba_hidden_act"),
+    ("nemotron_h", "n_groups", 3, "must be a multiple of"),
+    ("nemotron_h", "mamba_head_dim", 257, "allowed is 1 .. 256"),
+    ("nemotron_h_moe", "mlp_bias", True, "mlp_bias"),
+    ("nemotron_h_moe", "topk_group", 5, "topk_group"),
     ("llama", "rope_parameters", {"rope_type": "default", "rope_theta": 1e4, "mrope_interleaved": True}, "mrope_interleaved"),
 ])
 def test_options_that_are_refused(tmp_path, family, key, value, words):
@@ -269,6 +279,8 @@ def test_unknown_family_lists_the_known(tmp_path):
     ("hunyuan_v1_dense", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}),
     ("lfm2", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}), ("lfm2", "norm_eps", 0.1),
     ("granite_hybrid", "time_step_limit", [0.0, float("inf")]), ("granite_hybrid_stacked", "time_step_limit", [0.2, {"__float__": "Infinity"}]),
+    ("nemotron_h", "time_step_min", 0.001), ("nemotron_h", "mlp_hidden_act", "relu"), ("nemotron_h_moe", "routed_scaling_factor", 1),
+    ("nemotron_h_moe", "topk_group", 1), ("nemotron_h_moe", "norm_topk_prob", False), ("nemotron_h_moe", "num_experts_per_tok", 1),
     ("granite_hybrid", "position_embedding_type", "rope"), ("granite_hybrid_rope", "position_embedding_type", "nope"),
     ("granite_hybrid", "residual_multiplier", 0.5), ("granite_hybrid", "num_experts_per_tok", 1), ("granite_hybrid", "attention_multiplier", 1),
     ("lfm2_moe", "routed_scaling_factor", 1), ("lfm2_moe", "norm_topk_prob", False), ("lfm2_moe", "num_experts_per_tok", 2)])
@@ -288,7 +300,8 @@ def test_options_that_matter(tmp_path, family, key, value):
     ("ministral3", "rms_norm_eps"), ("hunyuan_v1_dense", "rms_norm_eps"), ("lfm2", "norm_eps"), ("lfm2", "tie_word_embeddings"),
     ("lfm2", "conv_L_cache"), ("lfm2", "rope_parameters"), ("granite_hybrid", "mamba_d_conv"), ("granite_hybrid", "mamba_expand"),
     ("granite_hybrid", "mamba_conv_bias"), ("granite_hybrid", "position_embedding_type"), ("granite_hybrid_rope", "time_step_limit"),
-    ("granite_hybrid_rope", "mamba_n_groups"), ("lfm2_moe", "use_expert_bias"), ("lfm2_moe", "norm_topk_prob")])
+    ("granite_hybrid_rope", "mamba_n_groups"), ("nemotron_h", "mlp_hidden_act"), ("nemotron_h", "time_step_limit"),
+    ("nemotron_h", "conv_kernel"), ("nemotron_h", "layer_norm_epsilon"), ("nemotron_h_moe_stacked", "time_step_min"), ("lfm2_moe", "use_expert_bias"), ("lfm2_moe", "norm_topk_prob")])
 def test_absent_keys(tmp_path, family, absent):
     """What an absent key stands for differs by family."""
     folder = copy_family(family, tmp_path)
@@ -311,6 +324,8 @@ def test_absent_keys(tmp_path, family, absent):
     ("ernie4_5_moe", "moe_layer_interval", 1, "layers.2.mlp.gate.weight is missing"),
     ("ernie4_5_moe", "moe_layer_end_index", 1, "layers.3.mlp.gate_proj.weight is missing"),
     ("lfm2_moe", "num_dense_layers", 2, "layers.1.feed_forward.w1.weight is missing"),
+    ("nemotron_h", "layers_block_type", ["linear_attention", "mlp"], "backbone.layers.2.mixer"),
+    ("nemotron_h_moe", "moe_shared_expert_intermediate_size", 16, "shared_experts.up_proj.weight is [24, 32]"),
     ("lfm2_moe", "use_expert_bias", False, "feed_forward.expert_bias has no place"),
     ("lfm2_moe", "moe_intermediate_size", 8, "experts.0.w1.weight is [16, 32]"),
     ("qwen2_moe", "qkv_bias", False, ".bias has no place")])

@@ -293,6 +293,8 @@ static void test_states(void **state) {
     check_kept("tests/golden/hf/lfm2_moe", DTYPE_BF16, 20, 5);
     check_kept("tests/golden/hf/granite_hybrid", DTYPE_F32, 1000, 200);
     check_kept("tests/golden/hf/granite_hybrid_rope", DTYPE_BF16, 20, 5);
+    check_kept("tests/golden/hf/nemotron_h", DTYPE_F32, 1000, 200);
+    check_kept("tests/golden/hf/nemotron_h_moe", DTYPE_F16, 9, 1);
 }
 
 static void test_decoders(void **state) {
@@ -378,6 +380,7 @@ static void test_images(void **state) {
     check_images("tests/golden/hf/qwen3_next", 2);
     check_images("tests/golden/hf/lfm2", 2);
     check_images("tests/golden/hf/granite_hybrid", 2);
+    check_images("tests/golden/hf/nemotron_h_moe", 2);
 }
 
 int main(void) {

@@ -11,7 +11,7 @@ BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 NAMES = ("llama3", "mistral", "qwen2_window", "qwen3", "phi3", "gemma2", "gemma3_text", "gpt_neox_parallel", "olmo2",
          "granite", "smollm3", "starcoder2", "glm", "glm4", "seed_oss", "ernie4_5", "cohere2", "ministral3",
          "hunyuan_v1_dense")
-STATES = ("qwen3_5_text", "lfm2", "granite_hybrid_rope")  # products of products, and norms behind small sums, make the steps of small matrices larger
+STATES = ("qwen3_5_text", "lfm2", "granite_hybrid_rope", "nemotron_h")  # products of products, and norms behind small sums, make the steps of small matrices larger
 
 
 @pytest.mark.parametrize("kind, bound, names", [("int8", 0.6, NAMES), ("int4", 3, NAMES), ("int8", 2, STATES), ("int4", 4, STATES)])

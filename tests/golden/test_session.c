@@ -211,6 +211,7 @@ static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     check_folder("tests/golden/hf/lfm2_moe", DTYPE_BF16);
     check_folder("tests/golden/hf/granite_hybrid", DTYPE_F32);
     check_folder("tests/golden/hf/granite_hybrid_rope", DTYPE_BF16);
+    check_folder("tests/golden/hf/nemotron_h_moe", DTYPE_F32);
 }
 
 /* More closed chunks in one step than the encoder takes at once give the bits of single steps. */

@@ -252,7 +252,7 @@ static void experts_sum(struct backend *b) {
         if (with == 3) {
             a.bias1 = m.bias1;
             a.bias2 = m.bias2;
-            a.gating = (struct gating){ACTIVATION_QUICK_GELU, 0.5f, 1};
+            a.gating = (struct gating){ACTIVATION_QUICK_GELU, 0.5f, 1, 0};
         }
         backend_experts(b, &a);
         for (int i = 0; i < ROWS; i++) {
@@ -269,6 +269,46 @@ static void experts_sum(struct backend *b) {
         assert_gaps_untouched(a.y);
     }
     mixture_close(&m, b);
+}
+
+/* Experts without gate, whose widened rows and activated ones are in one place. */
+static void experts_plain(struct backend *b) {
+    struct mixture m;
+    struct weight plain[EXPERTS];
+    float *wide[EXPERTS];
+    mixture_open(&m, b, DTYPE_F32);
+    for (int i = 0; i < EXPERTS; i++) wide[i] = pack_random(b, &plain[i], DTYPE_F32, FFN, HIDDEN);
+    struct experts_args a = m.args;
+    a.fc1 = plain;
+    a.gate = (struct tensor){0};
+    a.wide = a.gated;
+    a.gating = (struct gating){.activation = ACTIVATION_RELU_SQUARED, .plain = 1};
+    backend_experts(b, &a);
+    for (int i = 0; i < ROWS; i++) {
+        double out[HIDDEN] = {0};
+        for (int j = 0; j < USED * FFN; j++) {
+            int expert = (int)tensor_get(a.routes, i, USED + j / FFN), f = j % FFN;
+            double inner = 0;
+            for (int c = 0; c < HIDDEN; c++)
+                inner += (double)tensor_get(a.x, i, c) * (double)wide[expert][f * HIDDEN + c];
+            inner = (double)tensor_get(a.routes, i, j / FFN) * fmax(0, inner) * fmax(0, inner);
+            for (int c = 0; c < HIDDEN; c++) out[c] += inner * (double)m.wide2[expert][c * FFN + f];
+        }
+        for (int c = 0; c < HIDDEN; c++)
+            assert_true(fabs((double)tensor_get(a.y, i, c) - out[c] -
+                             (double)tensor_get(a.shared, i, c)) <= 1e-4);
+    }
+    assert_gaps_untouched(a.y);
+    for (int i = 0; i < EXPERTS; i++) {
+        backend_release(b, plain[i].data);
+        free(wide[i]);
+    }
+    mixture_close(&m, b);
+}
+
+static void test_plain_experts(void **state) {
+    (void)state;
+    for_each_variant(experts_plain, 2);
 }
 
 static void test_experts(void **state) {
@@ -316,6 +356,7 @@ static void test_route_rules(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_route), cmocka_unit_test(test_experts),
+                                       cmocka_unit_test(test_plain_experts),
                                        cmocka_unit_test(test_batches),
                                        cmocka_unit_test(test_route_rules)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,6 +147,12 @@ static void glu_values(struct backend *b) {
                 assert_true(fabs(tensor_get(y, i, j) - v) <= 3e-7);
             }
         assert_gaps_untouched(y);
+        struct tensor half = tensor_cols(x, sizes[s], sizes[s]);
+        const struct gating plain = {.activation = ACTIVATION_RELU_SQUARED, .plain = 1};
+        backend_glu(b, &(struct glu_args){.y = y, .x = half, .gating = plain});
+        backend_glu(b, &(struct glu_args){.y = half, .x = half, .gating = plain});
+        for (int i = 0; i < 17; i++) assert_rows_equal(y, i, half, i);
+        assert_gaps_untouched(y);
         free(x.data);
         free(y.data);
     }

@@ -57,6 +57,8 @@ SPACE = dict(num_hidden_layers=3, intermediate_size=16, layer_types=["linear_att
              mamba_d_state=12, mamba_d_conv=4, mamba_expand=2, shared_intermediate_size=24, mamba_chunk_size=8)
 MULTIPLIERS = dict(embedding_multiplier=1.5, residual_multiplier=0.7, attention_multiplier=0.2, logits_scaling=2.0)
 
+NEMOTRON = dict(num_hidden_layers=None, head_dim=16, ssm_state_size=12, mamba_num_heads=8, mamba_head_dim=8, chunk_size=8)
+
 # Folder: model_type, and what differs from SIZES and from transformers' defaults.
 FAMILIES = {
     "llama3": ("llama", dict(rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -138,6 +140,14 @@ FAMILIES = {
                                                      position_embedding_type="rope", attention_bias=True)),
     "granite_hybrid_stacked": ("granitemoehybrid", dict(MOE, **SPACE, num_local_experts=4, num_experts_per_tok=2, mamba_n_groups=8,
                                                         time_step_limit=(0.2, 0.9))),
+    "nemotron_h": ("nemotron_h", dict(NEMOTRON, layers_block_type=["linear_attention", "mlp", "full_attention", "mlp", "linear_attention"],
+                                      n_groups=2, use_bias=True, mlp_bias=True, time_step_min=0.3)),
+    "nemotron_h_moe": ("nemotron_h", dict(MOE, **NEMOTRON, layers_block_type=["moe", "linear_attention", "full_attention", "moe", "mlp"],
+                                          n_groups=4, n_routed_experts=6, num_experts_per_tok=2, n_group=3, topk_group=2, moe_intermediate_size=16,
+                                          moe_shared_expert_intermediate_size=24, routed_scaling_factor=1.5, use_conv_bias=False)),
+    "nemotron_h_moe_stacked": ("nemotron_h", dict(MOE, **NEMOTRON, layers_block_type=["linear_attention", "moe", "full_attention"], n_groups=1,
+                                                  n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
+                                                  moe_shared_expert_intermediate_size=24, norm_topk_prob=False)),
     "gpt2_plain": ("gpt2", dict(n_inner=40, n_positions=64, tie_word_embeddings=False)),
 }
 
@@ -265,6 +275,11 @@ def words_of_4(config):
     if old["model_type"] == "lfm2":  # as the first models are published
         old["full_attn_idxs"] = [i for i, kind in enumerate(old.pop("layer_types")) if kind == "full_attention"]
         old["block_ff_dim"] = old.pop("intermediate_size")
+    if old["model_type"] == "nemotron_h":  # as published: layers by a pattern, no positions
+        letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
+        old["hybrid_override_pattern"] = "".join(letters[kind] for kind in old.pop("layers_block_type"))
+        old["time_step_limit"] = [0.0, float("inf")]
+        return old
     layers = parameters if "full_attention" in parameters else {"full_attention": parameters}
     scaling = dict(layers["full_attention"])
     base, partial = scaling.pop("rope_theta"), scaling.pop("partial_rotary_factor", None)
@@ -322,7 +337,7 @@ def make_folder(folder, model_type, options, seed):
     (folder / "generation_config.json").unlink(missing_ok=True)
     if published:
         write_published(model, folder)
-    if model_type.startswith(("qwen3_next", "qwen3_5")):
+    if model_type.startswith(("qwen3_next", "qwen3_5", "nemotron_h")):
         add_foretelling(folder)
     save_file(data, folder / "cases.safetensors", metadata={"format": "np"})
     expect_same(model, folder, None, data)

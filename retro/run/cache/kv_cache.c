@@ -76,7 +76,7 @@ void kv_cache_copy(const struct kv_cache *cache, int32_t from, int32_t to, int r
     int32_t places[ATTENTION_BLOCK];
     for (int i = 0; i < rows; i++) places[i] = from * ATTENTION_BLOCK + i;
     for (int i = kept->first; i < kept->first + kept->n; i++) {
-        if (mixer_keeps_state(model_decoder(cache->model)->layers[i].spec.mixer)) continue;
+        if (model_decoder(cache->model)->layers[i].spec.mixer != MIXER_ATTENTION) continue;
         copy_rows(cache, kv_cache_layer(cache, cache->k, i), places, to, rows);
         copy_rows(cache, kv_cache_layer(cache, cache->v, i), places, to, rows);
     }

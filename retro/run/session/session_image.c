@@ -57,6 +57,7 @@ static void image_move(const struct session *session, char *image, part_function
             part.bytes += state_move(&part, session, i, move);
             continue;
         }
+        if (pool->model->stacks[STACK_DECODER].layers[i].spec.mixer == MIXER_NONE) continue;
         part.rows = kv_cache_layer(&pool->cache, pool->cache.k, i);
         part.bytes += part_move(part, move);
         part.rows = kv_cache_layer(&pool->cache, pool->cache.v, i);

@@ -310,7 +310,7 @@ static void run_layers(struct session_pool *pool, struct tensor told) {
         pass.layer_index = i;
         if (mixer_keeps_state(stack->layers[i].spec.mixer)) {
             pass.states = states_of(pool, i);
-        } else {
+        } else if (stack->layers[i].spec.mixer == MIXER_ATTENTION) {
             pass.cache.k = kv_cache_layer(&pool->cache, pool->cache.k, i);
             pass.cache.v = kv_cache_layer(&pool->cache, pool->cache.v, i);
         }
