@@ -16,6 +16,7 @@ import numpy as np  # noqa: E402
 import downloaded  # noqa: E402
 import make_copyist  # noqa: E402
 import q4_k  # noqa: E402
+import state_models  # noqa: E402
 import tasks  # noqa: E402
 from words import BEGIN, Vocabulary  # noqa: E402
 
@@ -165,20 +166,31 @@ def delta_tensors(config):
         yield linear + "out_proj.weight", matrix(d, values)
 
 
-def make_delta(folder):
+def write_states(path, config, tensors):
     """A random model with states: its answers repeat themselves."""
-    path = folder / "delta"
     if not path.exists():
         downloaded.write_folder(path, {})
         for shard in path.glob("model*"):
             shard.unlink()
-        config = {"model_type": "qwen3_5_text", "num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4,
-                  "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 64, "vocab_size": downloaded.VOCAB,
-                  "max_position_embeddings": 2048, "full_attention_interval": 2, "linear_num_key_heads": 2,
-                  "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4}
-        downloaded.write_safetensors(path / "model.safetensors", dict(delta_tensors(config)))
-        (path / "config.json").write_text(json.dumps(config))
+        downloaded.write_safetensors(path / "model.safetensors", tensors)
+        (path / "config.json").write_text(json.dumps({**config, "vocab_size": downloaded.VOCAB}))
     return Writer({"model": {"path": str(path)}})
+
+
+def make_delta(folder):
+    config = {"model_type": "qwen3_5_text", "num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4,
+              "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 64, "vocab_size": downloaded.VOCAB,
+              "max_position_embeddings": 2048, "full_attention_interval": 2, "linear_num_key_heads": 2,
+              "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4}
+    return write_states(folder / "delta", config, dict(delta_tensors(config)))
+
+
+def make_convolution(folder):
+    return write_states(folder / "convolution", state_models.CONVOLUTION, state_models.convolution_tensors(downloaded.VOCAB))
+
+
+def make_space(folder):
+    return write_states(folder / "space", state_models.SPACE, state_models.space_tensors(downloaded.VOCAB))
 
 
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
@@ -191,4 +203,6 @@ MODELS = {
     "moe": lambda folder: make_quoter(folder, "moe", "bf16"),
     "t5": make_t5,
     "delta": make_delta,
+    "convolution": make_convolution,
+    "space": make_space,
 }

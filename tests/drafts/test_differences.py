@@ -61,9 +61,10 @@ def test_guesses_change_nothing(tmp_path):
     assert other.returncode == 1 and json.loads(other.stdout.splitlines()[0].split("differ: ")[1])["prompt"]
 
 
-def test_states_change_nothing(tmp_path):
-    """Of a model with delta nets: states that are kept and drafts that are replayed, or neither."""
-    done = compare(tmp_path, "--one", "server.drafts=always", "--other", "server.prefix_cache_mb=0", "--answers", "60", model="delta")
+@pytest.mark.parametrize("model", ["delta", "convolution", "space"])
+def test_states_change_nothing(tmp_path, model):
+    """States that are kept and drafts that are replayed, or neither."""
+    done = compare(tmp_path, "--one", "server.drafts=always", "--other", "server.prefix_cache_mb=0", "--answers", "60", model=model)
     assert done.returncode == 0, done.stdout + done.stderr
     total = done.stdout.splitlines()[-1].split()
     assert int(total[1]) >= 60 and int(total[4]) == 0 and int(total[6]) > 0

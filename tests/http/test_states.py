@@ -20,11 +20,11 @@ def cached(reply):
     return reply["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory):
+@pytest.fixture(scope="module", params=["delta", "convolution", "space"])
+def servers(tmp_path_factory, request):
     """One that keeps states and rows, and one that keeps none and guesses nothing."""
     folder = tmp_path_factory.mktemp("states")
-    config = {"model": served.make_delta(folder).config["model"], "server": {"port": 0, "max_context": 2048, "max_sequences": 4}}
+    config = {"model": served.MODELS[request.param](folder).config["model"], "server": {"port": 0, "max_context": 2048, "max_sequences": 4}}
     path = folder / "config.json"
     path.write_text(json.dumps(config))
     pair = [Server(path, folder), Server(path, folder, "server.prefix_cache_mb=0", "server.drafts=off")]
