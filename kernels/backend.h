@@ -50,6 +50,18 @@ struct linear_args {
     enum activation activation;
 };
 
+/* A product for each head: of head h of a row of x, the first n_in columns by weights[h], and
+ * behind them in y the next `kept` columns of x as they are. Heads lie side by side: x [rows, heads
+ * columns], of at least n_in + kept columns each, y [rows, heads (n_out + kept)]. The weights have
+ * one shape and one type; products round as backend_linear's. y overlaps nothing. Latent attention
+ * takes queries to the space of the cache's rows and back by this (DeepSeek-V2, arXiv 2405.04434,
+ * 2.1.2). */
+struct linear_heads_args {
+    struct tensor y, x;
+    const struct weight *weights; /* [heads], host array */
+    int heads, kept;
+};
+
 /* One sequence of an attention call: query rows [q_start, q_start + q_count) read k_count keys.
  * Without a block table those are rows [k_start, k_start + k_count) of k and v; with one, k_start
  * counts in the table: key i is row blocks[k_start + i / ATTENTION_BLOCK] * ATTENTION_BLOCK + i %
@@ -67,7 +79,7 @@ enum mask {
 
 enum {
     ATTENTION_MAX_HEAD =
-        512, /* largest head_dim, of rope too: whoever reads a model's shape checks it */
+        576, /* largest head_dim, of rope too: whoever reads a model's shape checks it */
     /* Rows of a block of keys and values. Every jump from one block to another costs a reader about
      * 0.3 us, measured on an EPYC (Zen 5) with blocks in random order: 7 to 11 % of reading rows of
      * 1 KiB in blocks of 64 rows, half of that in blocks of 128. */
@@ -265,15 +277,17 @@ enum {
  * `bias` is added to scores where experts are chosen, and not to weights. With groups > 1 experts
  * stand in groups of equal size, and those of the groups_used groups are chosen from whose two best
  * scores (with the bias) have the largest sums, the lowest group first among equals (DeepSeek-V3,
- * arXiv 2412.19437, 2.1.2). With `renormalise` the k weights are divided by their sum and epsilon;
- * then they are multiplied by `scale`. A NaN ranks as -infinity and makes the weights of its row
- * NaN. logits f32 [rows, experts], y f32 [rows, 2 k]. */
+ * arXiv 2412.19437, 2.1.2), or whose best score is largest (DeepSeek-V2, arXiv 2405.04434, 2.2.2).
+ * With `renormalise` the k weights are divided by their sum and epsilon; then they are multiplied by
+ * `scale`. A NaN ranks as -infinity and makes the weights of its row NaN. logits f32 [rows,
+ * experts], y f32 [rows, 2 k]. */
 enum { ROUTE_EXPERTS = 1 << 12 };
 struct route_args {
     struct tensor y, logits;
     const float *bias; /* device, [experts]; NULL: none */
     bool sigmoid, renormalise;
     int groups, groups_used; /* groups 0: as 1 */
+    int group_best;          /* scores that make a group's sum: 1, or 2; 0: as 2 */
     float scale;             /* 0: none, as 1 */
     float epsilon;
 };
@@ -317,12 +331,13 @@ struct embed_args {
     float scale; /* > 0: as above; 0: none, as 1 */
 };
 
-/* Rotates the first `rotated` dims of every head of x in place (spec 4.4): half-split pairs (i, i +
- * rotated/2) or interleaved pairs (2i, 2i+1). Angle = float32(position * inv_freq[i]), inv_freq f32
- * [rotated / 2], host memory. The rotated dims are also multiplied by `scale`. A row may have
- * several positions, as time, row and column of a picture's patch: pair i turns by the row's
- * position section_of[i]. Where `grows_after` is set, the rotated dims of a row whose first
- * position is p are also multiplied by 1 + growth log(1 + floor(p / grows_after)). */
+/* Rotates `rotated` dims of every head of x, from dim `first` on, in place (spec 4.4): half-split
+ * pairs (i, i + rotated/2) or interleaved pairs (2i, 2i+1), counted from there. Angle =
+ * float32(position * inv_freq[i]), inv_freq f32 [rotated / 2], host memory. The rotated dims are
+ * also multiplied by `scale`. A row may have several positions, as time, row and column of a
+ * picture's patch: pair i turns by the row's position section_of[i]. Where `grows_after` is set,
+ * the rotated dims of a row whose first position is p are also multiplied by 1 + growth log(1 +
+ * floor(p / grows_after)). */
 struct rope_args {
     struct tensor x;          /* [rows, heads * head_dim] */
     const int32_t *positions; /* [rows, sections] */
@@ -330,7 +345,7 @@ struct rope_args {
     const uint8_t *
         section_of; /* [rotated / 2] < sections; NULL: all pairs turn by the row's first position */
     int sections;   /* positions of a row; 0: one */
-    int heads, head_dim, rotated;
+    int heads, head_dim, first, rotated;
     bool interleaved;
     float scale; /* > 0: as above; 0: none, as 1 */
     float growth;
@@ -400,9 +415,9 @@ struct sample_args {
  * that checks shapes (device/backend.c), cpu_NAME and cuda_NAME. */
 /* clang-format off */
 #define BACKEND_OPERATIONS(OPERATION) \
-    OPERATION(linear) OPERATION(attention) OPERATION(attention_shares) OPERATION(norm) \
-    OPERATION(square_rows) OPERATION(add) OPERATION(glu) OPERATION(gate) OPERATION(convolve) \
-    OPERATION(delta) OPERATION(route) OPERATION(experts) \
+    OPERATION(linear) OPERATION(linear_heads) OPERATION(attention) OPERATION(attention_shares) \
+    OPERATION(norm) OPERATION(square_rows) OPERATION(add) OPERATION(glu) OPERATION(gate) \
+    OPERATION(convolve) OPERATION(delta) OPERATION(route) OPERATION(experts) \
     OPERATION(softcap) OPERATION(embed) OPERATION(rope) OPERATION(gather_rows) \
     OPERATION(scatter_rows) OPERATION(mean_rows) OPERATION(sample)
 /* clang-format on */

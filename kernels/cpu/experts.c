@@ -48,7 +48,8 @@ static void drop_groups(const struct route_args *args, float *keys) {
     bool kept[ROUTE_EXPERTS] = {false};
     for (int i = 0; i < args->groups; i++) {
         const float *own = keys + (ptrdiff_t)i * size;
-        int first = choose_next(own, size, -1), second = choose_next(own, size, first);
+        int first = choose_next(own, size, -1),
+            second = args->group_best == 1 ? -1 : choose_next(own, size, first);
         sums[i] = rank_of(own[first]) + (second < 0 ? 0 : rank_of(own[second]));
     }
     for (int i = 0; i < args->groups_used; i++) {

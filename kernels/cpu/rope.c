@@ -33,7 +33,7 @@ static void rope_row(const void *context, int i, int thread) {
         sine[p] = (float)(scale * sin((double)angle));
     }
     for (int head = 0; head < args->heads; head++) {
-        float *x = row_f32(args->x, i) + (int64_t)head * args->head_dim;
+        float *x = row_f32(args->x, i) + (int64_t)head * args->head_dim + args->first;
         if (args->interleaved)
             turn_head(x, x + 1, 2, cosine, sine, half);
         else

@@ -16,6 +16,7 @@
 #include "kernels/cuda/common.cuh"
 
 enum { ATTENTION_THREADS = 128 };
+enum { CUDA_MAX_HEAD = 512 }; /* largest head_dim that a tile holds */
 
 /* The arguments that all kernels read. */
 struct attention_shape {

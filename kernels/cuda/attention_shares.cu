@@ -15,7 +15,7 @@ struct shares_args {
 
 /* One head's query, scaled, zeros beyond head_dim; and one number per warp. */
 struct shares_shared {
-    float q[ATTENTION_MAX_HEAD];
+    float q[CUDA_MAX_HEAD];
     float sums[ATTENTION_THREADS / WARP];
 };
 
@@ -76,7 +76,7 @@ __global__ void attention_shares_kernel(struct shares_args args) {
     const float *q = (const float *)shape.q.data + (span.q_start + job.n) * shape.q.stride;
     float *y = (float *)args.y.data + (span.q_start + job.n) * args.y.stride;
     for (; row.head < shape.heads; row.head++) {
-        for (int d = (int)threadIdx.x; d < ATTENTION_MAX_HEAD; d += ATTENTION_THREADS)
+        for (int d = (int)threadIdx.x; d < CUDA_MAX_HEAD; d += ATTENTION_THREADS)
             shared.q[d] = d < shape.head_dim ? q[row.head * shape.head_dim + d] * shape.scale : 0;
         __syncthreads();
         float largest = -INFINITY;

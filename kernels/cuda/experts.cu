@@ -13,7 +13,7 @@ struct route_kernel_args {
     view y, logits;
     const float *bias; /* NULL: none */
     float scale;       /* 0: none */
-    int sigmoid, renormalise, groups, groups_used;
+    int sigmoid, renormalise, groups, groups_used, group_best;
     float epsilon;
 };
 
@@ -67,7 +67,8 @@ __device__ static void drop_groups(const route_kernel_args &args, float *keys, f
     int size = args.logits.cols / args.groups, group = -1;
     for (int i = 0; i < args.groups; i++) {
         const float *own = keys + i * size;
-        int first = choose_next(own, size, -1), second = choose_next(own, size, first);
+        int first = choose_next(own, size, -1),
+            second = args.group_best == 1 ? size : choose_next(own, size, first);
         if (threadIdx.x == 0)
             sums[i] = rank_of(own[first]) + (second == size ? 0 : rank_of(own[second]));
     }
@@ -120,8 +121,8 @@ __global__ void route_rows_kernel(struct route_kernel_args args) {
 
 void cuda_route(struct backend *backend, const struct route_args *args) {
     struct route_kernel_args route_kernel_args = {
-        args->y,           args->logits, args->bias,        args->scale,  args->sigmoid,
-        args->renormalise, args->groups, args->groups_used, args->epsilon};
+        args->y,           args->logits, args->bias,        args->scale,      args->sigmoid,
+        args->renormalise, args->groups, args->groups_used, args->group_best, args->epsilon};
     size_t shared = (size_t)(args->logits.cols + args->groups) * sizeof(float);
     kernel_launch(backend, route_rows_kernel, dim3((unsigned)args->y.rows), WARP, shared,
                   route_kernel_args);

@@ -312,12 +312,13 @@ struct rope_kernel_args {
     const int32_t *positions;
     const float *inv_freq;
     const uint8_t *section_of;
-    int heads, head_dim, half;
+    int heads, head_dim, first, half;
     int interleaved;
     float scale;
     int sections;
     float growth;
     int grows_after;
+    int unused = 0;
 };
 
 /* grid rows, block 256; thread (pair p, head group) walks the heads of its pair, so sine and cosine
@@ -325,7 +326,7 @@ struct rope_kernel_args {
  * angle is the f32 product as in training, its sine and cosine are taken in double: nothing but the
  * angle's own rounding is left. */
 __global__ void rope_pairs_kernel(struct rope_kernel_args args) {
-    float *x = (float *)args.x.data + blockIdx.x * args.x.stride;
+    float *x = (float *)args.x.data + blockIdx.x * args.x.stride + args.first;
     const int32_t *positions = args.positions + (int64_t)blockIdx.x * args.sections;
     int width = args.half < ROW_THREADS ? args.half : ROW_THREADS, groups = ROW_THREADS / width;
     int group = (int)threadIdx.x / width;
@@ -359,6 +360,7 @@ void cuda_rope(struct backend *backend, const struct rope_args *args) {
         args->section_of ? array_stage(backend, args->section_of, (size_t)half) : NULL,
         args->heads,
         args->head_dim,
+        args->first,
         half,
         args->interleaved,
         args->scale > 0 ? args->scale : 1,

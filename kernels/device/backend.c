@@ -132,6 +132,20 @@ void backend_linear(struct backend *backend, const struct linear_args *args) {
     if (!backend->error.status) backend->ops->linear(backend, args);
 }
 
+void backend_linear_heads(struct backend *backend, const struct linear_heads_args *args) {
+    const struct weight *first = &args->weights[0];
+    CHECK(args->heads > 0 && args->kept >= 0 && args->x.cols % args->heads == 0 &&
+          args->x.cols / args->heads >= first->n_in + args->kept);
+    CHECK(tensor_is_f32(&args->x, args->x.rows, args->x.cols));
+    CHECK(tensor_is_f32(&args->y, args->x.rows, args->heads * (first->n_out + args->kept)));
+    for (int i = 0; i < args->heads; i++) {
+        const struct weight *weight = &args->weights[i];
+        CHECK(weight->data != NULL && weight->n_in == first->n_in &&
+              weight->n_out == first->n_out && weight->dtype == first->dtype);
+    }
+    if (!backend->error.status) backend->ops->linear_heads(backend, args);
+}
+
 /* Every key of a span lies in k and v. */
 static void keys_check(const struct attention_args *args, const struct attention_span *span) {
     CHECK(span->k_start >= 0 && span->k_count >= 0);
@@ -281,6 +295,7 @@ void backend_route(struct backend *backend, const struct route_args *args) {
     CHECK(args->groups <= 1 ||
           (args->logits.cols % args->groups == 0 && args->groups_used <= args->groups &&
            args->y.cols / 2 <= args->logits.cols / args->groups * args->groups_used));
+    CHECK(args->group_best >= 0 && args->group_best <= 2);
     CHECK(tensor_is_f32(&args->logits, args->logits.rows, args->logits.cols));
     CHECK(tensor_is_f32(&args->y, args->logits.rows, args->y.cols));
     if (!backend->error.status) backend->ops->route(backend, args);
@@ -336,7 +351,8 @@ void backend_embed(struct backend *backend, const struct embed_args *args) {
 void backend_rope(struct backend *backend, const struct rope_args *args) {
     CHECK(args->heads > 0 && args->head_dim > 0 &&
           tensor_is_f32(&args->x, args->x.rows, args->heads * args->head_dim));
-    CHECK(args->rotated >= 0 && args->rotated <= args->head_dim && args->rotated % 2 == 0);
+    CHECK(args->rotated >= 0 && args->first >= 0 && args->rotated <= args->head_dim - args->first &&
+          args->rotated % 2 == 0);
     CHECK(args->head_dim <= ATTENTION_MAX_HEAD && args->scale >= 0 && args->sections >= 0);
     CHECK(args->grows_after >= 0);
     for (int p = 0; args->section_of && p < args->rotated / 2; p++)

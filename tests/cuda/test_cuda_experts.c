@@ -36,7 +36,7 @@ static void test_route(void **state) {
 static void test_route_rules(void **state) {
     (void)state;
     static const int sizes[][4] = {{7, 3, 0, 0}, {12, 4, 4, 2}, {256, 8, 8, 4}};
-    for (int rules = 0; rules < 16; rules++)
+    for (int rules = 0; rules < 32; rules++)
         for (size_t s = 0; s < ARRAY_COUNT(sizes) && chosen(); s++) {
             struct both logits = both_random(DTYPE_F32, 5, sizes[s][0], 3),
                         bias = both_vector(sizes[s][0]),
@@ -47,6 +47,7 @@ static void test_route_rules(void **state) {
             on_cpu.scale = on_device.scale = rules & 8 ? 2.5f : 0;
             on_cpu.groups = on_device.groups = sizes[s][2];
             on_cpu.groups_used = on_device.groups_used = sizes[s][3];
+            on_cpu.group_best = on_device.group_best = rules & 16 ? 1 : 0;
             on_cpu.bias = rules & 1 ? bias.host.data : NULL;
             on_device.bias = rules & 1 ? bias.device.data : NULL;
             backend_route(reference, &on_cpu);

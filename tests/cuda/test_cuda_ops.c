@@ -301,6 +301,44 @@ static void test_glu(void **state) {
         }
 }
 
+static void check_heads(int rows, const int shape[4], enum dtype dtype) {
+    if (!chosen()) return;
+    enum { HEADS = 8 };
+    int heads = shape[0], n_out = shape[1], n_in = shape[2], kept = shape[3];
+    struct both x = both_random(DTYPE_F32, rows, heads * (n_in + kept + 1), rows % 3),
+                y = both_empty(DTYPE_F32, rows, heads * (n_out + kept), 2);
+    struct weight on_cpu[HEADS], on_device[HEADS];
+    struct error e;
+    for (int i = 0; i < heads; i++) {
+        struct host_matrix matrix = {.values = random_array((size_t)n_out * (size_t)n_in)};
+        on_cpu[i] = on_device[i] = (struct weight){.dtype = dtype, .n_out = n_out, .n_in = n_in};
+        assert_int_equal(backend_pack(reference, &on_cpu[i], &matrix, &e), STATUS_OK);
+        assert_int_equal(backend_pack(device, &on_device[i], &matrix, &e), STATUS_OK);
+        free((void *)(uintptr_t)matrix.values);
+    }
+    struct linear_heads_args a = {
+        .y = y.host, .x = x.host, .weights = on_cpu, .heads = heads, .kept = kept};
+    backend_linear_heads(reference, &a);
+    a.y = y.device;
+    a.x = x.device;
+    a.weights = on_device;
+    backend_linear_heads(device, &a);
+    assert_both(y, 2e-5, "linear_heads");
+    for (int i = 0; i < heads; i++) {
+        backend_release(reference, on_cpu[i].data);
+        backend_release(device, on_device[i].data);
+    }
+    both_free(x);
+    both_free(y);
+}
+
+static void test_linear_heads(void **state) {
+    (void)state;
+    static const int shapes[][4] = {{1, 1, 1, 0}, {4, 24, 12, 8}, {3, 20, 24, 0}, {8, 64, 32, 300}};
+    for (int rows = 0; rows <= 9; rows += 3)
+        for (size_t s = 0; s < ARRAY_COUNT(shapes); s++) check_heads(rows, shapes[s], DTYPE_F32);
+}
+
 /* Embed, rope */
 
 static void check_embed(int rows, int cols, enum dtype dtype, bool position, bool type) {
@@ -367,6 +405,7 @@ static void check_rope(const int *shape, int rows, int sections, bool interleave
     a.section_of = sections > 1 ? section_of : NULL;
     a.sections = sections;
     a.head_dim = head_dim;
+    a.first = interleaved ? head_dim - rotated : 0;
     a.rotated = rotated;
     a.interleaved = interleaved;
     a.scale = interleaved ? 1.2f : 0;
@@ -808,6 +847,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(test_linear_shapes),
         TEST(test_linear_activations),
+        TEST(test_linear_heads),
         TEST(test_norm),
         TEST(test_norm_heads),
         TEST(test_softcap),

@@ -103,7 +103,7 @@ static void free_attention(struct attention_args *a) {
 
 /* heads, kv_heads, head_dim */
 static const int head_shapes[][3] = {{1, 1, 1},  {4, 4, 8},   {3, 3, 7},   {8, 2, 16}, {4, 1, 33},
-                                     {6, 3, 64}, {2, 2, 127}, {17, 1, 20}, {1, 1, 512}};
+                                     {6, 3, 64}, {2, 2, 127}, {17, 1, 20}, {1, 1, 576}};
 /* Spans of every kind: long, single query (decode), empty, no keys, more queries than a block; few
  * and many queries of more keys than a range, and of as many; row 40 is in none. */
 enum { Q_ROWS = 72, K_ROWS = 480 };
@@ -288,7 +288,7 @@ static void test_attention_threads(void **state) {
 static void test_attention_long(void **state) {
     (void)state;
     static const struct attention_span spans[] = {{0, 1, 0, 1500}, {1, 2, 1500, 100}};
-    static const int shapes[][3] = {{1, 1, 64}, {2, 1, 512}, {6, 6, 24}, {5, 5, 33}, {40, 1, 8}};
+    static const int shapes[][3] = {{1, 1, 64}, {2, 1, 576}, {6, 6, 24}, {5, 5, 33}, {40, 1, 8}};
     for (size_t i = 0; i < ARRAY_COUNT(shapes); i++)
         for (int n = 1; n <= 2; n++) {
             struct attention_args a = random_attention(DTYPE_BF16, shapes[i], n == 1 ? 1 : 3, 1600);

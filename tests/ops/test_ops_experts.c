@@ -67,7 +67,8 @@ static void route_order(struct backend *b) {
     free(y.data);
 }
 
-/* Groups of the two best sums, and within them the best scores, found by trying every set apart. */
+/* Groups of the two best sums, or of the best scores, and within them the best scores, found by
+ * trying every set apart. */
 static void choose_slowly(const struct route_args *args, const double *keys, bool *chosen) {
     int n = args->logits.cols, groups = max_int(args->groups, 1), size = n / groups;
     bool open[64] = {false};
@@ -77,8 +78,9 @@ static void choose_slowly(const struct route_args *args, const double *keys, boo
         for (int g = 0; g < groups; g++)
             for (int a = g * size; a < (g + 1) * size; a++)
                 for (int b = g * size; b < (g + 1) * size; b++) {
-                    double sum = keys[a] + (a == b ? 0 : keys[b]);
-                    if (open[g * size] || (a == b && size > 1) || sum <= best) continue;
+                    bool alone = args->group_best == 1 || size == 1;
+                    double sum = keys[a] + (alone ? 0 : keys[b]);
+                    if (open[g * size] || (a == b) != alone || sum <= best) continue;
                     best = sum;
                     group = g;
                 }
@@ -118,7 +120,7 @@ static void check_ruled_row(const struct route_args *args, const float *bias, in
 /* Sigmoids, a bias that chooses and does not weigh, groups, a scale. */
 static void route_rules(struct backend *b) {
     static const int sizes[][4] = {{7, 3, 0, 0}, {12, 4, 4, 2}, {64, 8, 8, 4}, {6, 6, 3, 3}};
-    for (int rules = 0; rules < 16; rules++)
+    for (int rules = 0; rules < 32; rules++)
         for (size_t s = 0; s < ARRAY_COUNT(sizes); s++) {
             int n = sizes[s][0], used = sizes[s][1];
             struct tensor logits = random_tensor(DTYPE_F32, ROWS, n, 2),
@@ -130,6 +132,7 @@ static void route_rules(struct backend *b) {
                                       .renormalise = rules & 4,
                                       .groups = sizes[s][2],
                                       .groups_used = sizes[s][3],
+                                      .group_best = rules & 16 ? 1 : 0,
                                       .scale = rules & 8 ? 2.5f : 0};
             backend_route(b, &args);
             assert_gaps_untouched(args.y);

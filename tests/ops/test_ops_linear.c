@@ -147,6 +147,57 @@ static void test_linear_many_rows(void **state) {
     for_each_variant(linear_many, 2);
 }
 
+/* Heads of a call are the products of each by itself, bit by bit, in any batch; what is kept is
+ * copied. */
+static void check_heads(struct backend *b, enum dtype dtype, int rows, const int shape[4]) {
+    int heads = shape[0], n_out = shape[1], n_in = shape[2], kept = shape[3], spare = rows % 3;
+    int from = n_in + kept + spare, to = n_out + kept;
+    struct matrix *m = xcalloc((size_t)heads, sizeof *m);
+    struct weight *weights = xcalloc((size_t)heads, sizeof *weights);
+    for (int i = 0; i < heads; i++) {
+        m[i] = random_matrix(b, dtype, n_out, n_in);
+        weights[i] = m[i].weight;
+    }
+    struct linear_heads_args a = {.x = random_tensor(DTYPE_F32, rows, heads * from, rows % 2),
+                                  .y = padded_tensor(DTYPE_F32, rows, heads * to, 3),
+                                  .weights = weights,
+                                  .heads = heads,
+                                  .kept = kept};
+    struct tensor one = padded_tensor(DTYPE_F32, 1, n_out, 0);
+    backend_linear_heads(b, &a);
+    assert_gaps_untouched(a.y);
+    for (int i = 0; i < rows; i++)
+        for (int h = 0; h < heads; h++) {
+            struct tensor x = tensor_slice(a.x, i, 1, h * from, n_in);
+            backend_linear(b, &(struct linear_args){.y = one, .x = x, .weight = &weights[h]});
+            assert_memory_equal(tensor_at(a.y, i, h * to), one.data, (size_t)n_out * sizeof(float));
+            assert_memory_equal(tensor_at(a.y, i, h * to + n_out),
+                                tensor_at(a.x, i, h * from + n_in), (size_t)kept * sizeof(float));
+        }
+    for (int i = 0; i < heads; i++) free_matrix(b, &m[i]);
+    free(m);
+    free(weights);
+    free(a.x.data);
+    free(a.y.data);
+    free(one.data);
+}
+
+static void linear_heads(struct backend *b) {
+    static const int rows[] = {0, 1, 2, 4, 5, 17, 70, 140};
+    static const int shapes[][4] = {{1, 1, 1, 0}, {4, 24, 12, 8}, {3, 20, 24, 0}, {16, 128, 64, 0}};
+    for (size_t r = 0; r < ARRAY_COUNT(rows); r++)
+        for (size_t s = 0; s < ARRAY_COUNT(shapes); s++)
+            check_heads(b, dtypes[(r + s) % ARRAY_COUNT(dtypes)], rows[r], shapes[s]);
+    for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++)
+        check_heads(b, dtypes[d], 1, (const int[]){16, 512, 128, 64});
+}
+
+static void test_linear_heads(void **state) {
+    (void)state;
+    for_each_variant(linear_heads, 1);
+    for_each_variant(linear_heads, 3);
+}
+
 /* One fixed problem, larger than what stays on one thread; filled by the first thread count,
  * compared by the others. */
 static float *one_thread;
@@ -241,11 +292,9 @@ static void test_embed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_linear_batch_invariance),
-        cmocka_unit_test(test_linear_many_rows),
-        cmocka_unit_test(test_linear_threads),
-        cmocka_unit_test(test_embed),
+        cmocka_unit_test(test_linear),           cmocka_unit_test(test_linear_batch_invariance),
+        cmocka_unit_test(test_linear_many_rows), cmocka_unit_test(test_linear_heads),
+        cmocka_unit_test(test_linear_threads),   cmocka_unit_test(test_embed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
