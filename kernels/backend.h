@@ -278,8 +278,8 @@ enum {
  * stand in groups of equal size, and those of the groups_used groups are chosen from whose two best
  * scores (with the bias) have the largest sums, the lowest group first among equals (DeepSeek-V3,
  * arXiv 2412.19437, 2.1.2), or whose best score is largest (DeepSeek-V2, arXiv 2405.04434, 2.2.2).
- * With `renormalise` the k weights are divided by their sum and epsilon; then they are multiplied by
- * `scale`. A NaN ranks as -infinity and makes the weights of its row NaN. logits f32 [rows,
+ * With `renormalise` the k weights are divided by their sum and epsilon; then they are multiplied
+ * by `scale`. A NaN ranks as -infinity and makes the weights of its row NaN. logits f32 [rows,
  * experts], y f32 [rows, 2 k]. */
 enum { ROUTE_EXPERTS = 1 << 12 };
 struct route_args {

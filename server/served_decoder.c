@@ -220,8 +220,9 @@ static enum status open_engine(struct decoder_part *part, const struct config *c
     if (first ? open_with_prefixes(part, config, &options, e)
               : engine_open(&part->engine, &options, e))
         return e->status;
-    log_info("sessions: %d sequences of %d tokens, %.1f MB", options.max_sequences,
-             options.max_context, 1e-6 * (double)engine_bytes(part->engine));
+    log_info("sessions: %d sequences of %d tokens, %.1f MB; the cache has %zu bytes a token",
+             options.max_sequences, options.max_context, 1e-6 * (double)engine_bytes(part->engine),
+             model_info(part->opened.model)->cache_row_bytes);
     return STATUS_OK;
 }
 

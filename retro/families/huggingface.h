@@ -19,15 +19,17 @@ enum status huggingface_parse_steps(struct json_reader *reader, const struct jso
 /* A family's rotary positions where config.json is silent. */
 struct rope_rules {
     double base, local_base; /* local_base 0: the layers have one table */
-    double partial;    /* of the dimensions of a head that turn; 0: all, and no other number is
-                          supported */
-    int original;      /* 0: max_position_embeddings */
-    bool renames_yarn; /* "yarn" is longrope */
-    bool neox_names;   /* rotary_emb_base and rotary_pct */
-    bool grows;        /* queries grow by llama_4_scaling_beta, which is needed then */
-    bool alpha;        /* "dynamic" with an "alpha" has a larger base, and no more */
-    bool reads_text;   /* mrope_section says nothing: the three positions of a text's row are one */
-    bool multimodal;   /* a row has three positions, of which mrope_section gives each pair one */
+    double partial;     /* of the dimensions of a head that turn; 0: all, and no other number is
+                           supported */
+    int rotated;        /* dimensions of a head that it is a share of; 0: of all */
+    int original;       /* 0: max_position_embeddings */
+    bool renames_yarn;  /* "yarn" is longrope */
+    bool neox_names;    /* rotary_emb_base and rotary_pct */
+    bool grows;         /* queries grow by llama_4_scaling_beta, which is needed then */
+    bool alpha;         /* "dynamic" with an "alpha" has a larger base, and no more */
+    bool scales_scores; /* scores grow by the square of what yarn's mscale_all_dim makes */
+    bool reads_text; /* mrope_section says nothing: the three positions of a text's row are one */
+    bool multimodal; /* a row has three positions, of which mrope_section gives each pair one */
 };
 /* Fills a stack's rotary dims and tables from rope_theta, rope_scaling and rope_parameters;
  * head_dim and max_positions are set, and `dims` is of the spec. An unsupported value is an error
@@ -58,6 +60,7 @@ struct huggingface_decoder {
     const struct json *layer_types;
     const struct json *quantisation; /* quantization_config */
     bool mxfp4;                      /* which may say that some weights are MXFP4 */
+    int query_dim; /* of a head's queries, whatever "head_dim" says; 0: it says so */
 };
 /* A decoder with RMS norms before branches and a gated MLP: sizes, biases that the two keys ask
  * for, the rotary tables, the window (of no layer yet). The caller changes the rest. */
@@ -238,6 +241,26 @@ bool huggingface_ignores_foretelling(const char *name);
                               HUGGINGFACE_DELTA_LAYER_ROWS}, \
     .outer = {{NULL}, huggingface_outer_rows, HUGGINGFACE_OUTER_ROWS}, \
     .ignores = huggingface_ignores_foretelling
+
+/* Decoders with attention over latents (huggingface_latent.c): what absent keys stand for, and the
+ * reader. Experts are chosen by a softmax, or by sigmoids and a bias where usual->dims say so. */
+struct huggingface_latent_sizes {
+    struct dims dims;
+    int shared, first_dense; /* experts that all rows use, as one; layers without experts */
+};
+enum status huggingface_read_latent(const struct json *config,
+                                    const struct huggingface_latent_sizes *usual,
+                                    struct model_spec *spec, struct error *e);
+enum { HUGGINGFACE_LATENT_LAYER_ROWS = 22 };
+extern const struct tensor_row huggingface_latent_rows[HUGGINGFACE_LATENT_LAYER_ROWS];
+#define HUGGINGFACE_LATENT_DECODER(type, reader) \
+    .model_type = (type), .read = (reader), .inspect = huggingface_find_output, \
+    .layer = huggingface_layer, \
+    .stacks[STACK_DECODER] = {{"model.layers.#.", "layers.#."}, \
+                              huggingface_latent_rows, \
+                              HUGGINGFACE_LATENT_LAYER_ROWS}, \
+    .outer = {{NULL}, huggingface_outer_rows, HUGGINGFACE_OUTER_ROWS}, \
+    .ignores = huggingface_ignores_extras, .further_layers = true
 
 /* Completes a BERT-like encoder, whose keys are in the spec: biases and LayerNorm everywhere,
  * learned positions. */

@@ -76,6 +76,7 @@ enum status huggingface_read_decoder(const struct json *config, struct huggingfa
     const struct json_table *sizes = dims->hidden > 0 ? &known_sizes : &needed_sizes;
     if (spec_read(config, sizes, decoder, e) || spec_read(config, &table, decoder, e))
         return e->status;
+    if (decoder->query_dim > 0) dims->head_dim = decoder->query_dim;
     if (json_is_int(window) && json_int(window) == 0 && !decoder->zero_window)
         return error_set(e, STATUS_INVALID,
                          "config.json: \"sliding_window\" is 0, allowed is 1 .. %d",
@@ -178,6 +179,7 @@ struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id
                                .mask = spec->two_sided ? MASK_NONE : MASK_CAUSAL,
                                .window = spec->windowed[i] ? spec->window : 0,
                                .mixer = spec->mixers[i],
+                               .latent = spec->stacks[stack].latent.rank > 0,
                                .without_mlp = spec->without_mlp[i],
                                .experts = spec->stacks[stack].experts > 0 && !spec->dense[i],
                                .rope = spec->stacks[stack].rotated > 0 && !spec->unrotated[i]};

@@ -320,7 +320,8 @@ static enum status read_partial(const struct rope_keys *keys, const struct rope_
                          "this family: leave "
                          "it out or send 1",
                          partial);
-    *dim = partial > 0 && partial <= 1 ? (int)(dims->head_dim * partial) : 0;
+    int whole = rules->rotated > 0 ? rules->rotated : dims->head_dim;
+    *dim = partial > 0 && partial <= 1 ? (int)(whole * partial) : 0;
     if (*dim >= 1) return STATUS_OK;
     return refuse_key("partial_rotary_factor", partial,
                       "a share of a head, with one dimension at least", e);
@@ -356,6 +357,14 @@ static enum status read_growth(const struct rope_keys *keys, const struct rope_r
     dims->query_growth = (float)keys->growth;
     dims->query_grows_after = keys->original;
     return STATUS_OK;
+}
+
+/* As transformers does for every table that is not plain. */
+static void scale_scores(const struct rope_keys *keys, const struct rope_rules *rules,
+                         struct dims *dims) {
+    if (!rules->scales_scores || keys->kind == KIND_DEFAULT || keys->mscale_all == 0) return;
+    double mscale = stretch_attention(keys->factor, keys->mscale_all);
+    dims->score_scale = (float)(dims->score_scale * mscale * mscale);
 }
 
 /* Tells each pair the position of a row that it turns by. */
@@ -411,6 +420,7 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
     dims->rotated = (dim + 1) / 2 * 2;
     if (fill_table(dims, ROPE_GLOBAL, &global, dim, e) || read_growth(&global, rules, dims, e))
         return e->status;
+    scale_scores(&global, rules, dims);
     if (refuse_sections(&rope_config, rules, e)) return e->status;
     if (rules->multimodal && read_sections(&global, dims, e)) return e->status;
     return local ? fill_table(dims, ROPE_LOCAL, &windowed, dim, e) : STATUS_OK;

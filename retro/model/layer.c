@@ -1,7 +1,8 @@
 /* retro/model/layer.c: THE transformer layer. Every model is this function over different slots
  * (spec.h):
  *
- *     y   = x + norm_attention(SelfAttention(norm_in(x)))    or another mixer's rows
+ *     y   = x + norm_attention(SelfAttention(norm_in(x)))    or another mixer's rows, or those of
+ * attention over latents
  *     z   = y + CrossAttention(norm_cross(y), source)      where the layer has it and there is
  * something to read out = z + norm_out(MLP(norm_mlp(z)))
  *
@@ -10,10 +11,11 @@
  * reads x; without it the MLP reads the rows that attention reads. Row-parallel products are summed
  * over ranks before bias and residual are added, as Megatron does. The MLP may be a mixture of
  * experts. */
+#include "retro/model/layer_private.h"
 #include "retro/model/mixers.h"
 
-void project_rows(const struct model *model, struct tensor y, struct tensor x,
-                  const struct projection *projection, enum activation activation) {
+void layer_project_rows(const struct model *model, struct tensor y, struct tensor x,
+                        const struct projection *projection, enum activation activation) {
     backend_linear(model->backend, &(struct linear_args){.y = y,
                                                          .x = x,
                                                          .weight = &projection->weight,
@@ -21,8 +23,9 @@ void project_rows(const struct model *model, struct tensor y, struct tensor x,
                                                          .activation = activation});
 }
 
-void project_row_parallel(const struct pass *pass, struct tensor x,
-                          const struct projection *projection, const struct norm_weights *after) {
+void layer_project_row_parallel(const struct pass *pass, struct tensor x,
+                                const struct projection *projection,
+                                const struct norm_weights *after) {
     const struct model *model = pass->model;
     struct linear_args args = {.y = pass->scratch.branch, .x = x, .weight = &projection->weight};
     if (after->gamma && model->comm->rank == 0) args.bias = projection->bias;
@@ -86,9 +89,8 @@ static void norm_queries_keys(const struct pass *pass, const struct layer *layer
     norm_heads(pass, k, &layer->norm_k, stack->kv_heads.n, 1);
 }
 
-/* `grows_after` is 0 for keys. */
-static void rotate_heads(const struct pass *pass, const struct layer *layer, struct tensor x,
-                         int heads, int grows_after) {
+void layer_rotate_heads(const struct pass *pass, const struct layer *layer, struct tensor x,
+                        int heads, int grows_after) {
     const struct dims *dims = &pass->stack->dims;
     bool far = dims->rope_long_after > 0 && pass->most_tokens > dims->rope_long_after;
     const struct rope_table *table =
@@ -103,6 +105,7 @@ static void rotate_heads(const struct pass *pass, const struct layer *layer, str
                             .sections = dims->rope_sections,
                             .heads = heads,
                             .head_dim = dims->head_dim,
+                            .first = dims->latent.rank,
                             .rotated = dims->rotated,
                             .interleaved = dims->rope_interleaved,
                             .scale = table->scale,
@@ -119,26 +122,20 @@ static void rotate_queries_keys(const struct pass *pass, const struct layer *lay
     if (!layer->spec.rope) return;
     if (grows_after == 0) {
         struct tensor both = tensor_cols(pass->scratch.qkv, 0, (heads + kv_heads) * h);
-        rotate_heads(pass, layer, both, heads + kv_heads, 0);
+        layer_rotate_heads(pass, layer, both, heads + kv_heads, 0);
         return;
     }
-    rotate_heads(pass, layer, q, heads, grows_after);
-    rotate_heads(pass, layer, k, kv_heads, 0);
+    layer_rotate_heads(pass, layer, q, heads, grows_after);
+    layer_rotate_heads(pass, layer, k, kv_heads, 0);
 }
 
-/* New keys and values are written to the cache first, then everything is read from there, so a row
- * sees the same (rounded) keys whichever step brought them. */
-static void store_keys(const struct pass *pass, struct tensor k, struct tensor v) {
-    struct backend *backend = pass->model->backend;
-    backend_scatter_rows(
-        backend, &(struct scatter_rows_args){.y = pass->cache.k, .x = k, .rows = pass->cache.rows});
-    backend_scatter_rows(
-        backend, &(struct scatter_rows_args){.y = pass->cache.v, .x = v, .rows = pass->cache.rows});
+void layer_store_rows(const struct pass *pass, struct tensor to, struct tensor x) {
+    backend_scatter_rows(pass->model->backend,
+                         &(struct scatter_rows_args){.y = to, .x = x, .rows = pass->cache.rows});
 }
 
-/* Attention, and what some rows give to groups of keys where that is asked. */
-static void attend(const struct pass *pass, const struct attention_args *args,
-                   const struct pass_shares *told) {
+void layer_attend(const struct pass *pass, const struct attention_args *args,
+                  const struct pass_shares *told) {
     struct backend *backend = pass->model->backend;
     backend_attention(backend, args);
     if (told == NULL) return;
@@ -161,6 +158,29 @@ struct tensor gate_rows(const struct model *model, struct tensor rows, struct te
     return weights;
 }
 
+struct attention_args layer_attention_args(const struct pass *pass, const struct layer *layer,
+                                           struct tensor q, struct tensor k) {
+    const struct stack *stack = pass->stack;
+    return (struct attention_args){
+        .out = tensor_cols(pass->scratch.mixed, 0, q.cols),
+        .q = q,
+        .k = k,
+        .v = k,
+        .spans = pass->spans,
+        .n_spans = pass->n_spans,
+        .heads = stack->heads.n,
+        .kv_heads = stack->kv_heads.n,
+        .head_dim = stack->dims.head_dim,
+        .scale = stack->dims.score_scale,
+        .mask = layer->spec.mask,
+        .blocks = pass->cache.blocks,
+        .n_blocks = pass->cache.n_blocks,
+        .window = layer->spec.window,
+        .softcap = stack->dims.score_cap,
+        .bias = layer->spec.relative ? stack->relative : (struct tensor){0},
+        .sinks = layer->sinks.data};
+}
+
 /* branch = norm_attention(SelfAttention(input)). */
 static void self_attention(const struct pass *pass, const struct layer *layer,
                            struct tensor input) {
@@ -172,35 +192,23 @@ static void self_attention(const struct pass *pass, const struct layer *layer,
     struct tensor q = tensor_cols(qkv, 0, heads * h), k = tensor_cols(qkv, heads * h, kv_heads * h),
                   v = tensor_cols(qkv, (heads + kv_heads) * h, kv_heads * h),
                   mixed = tensor_cols(pass->scratch.mixed, 0, heads * h);
-    project_rows(model, qkv, input, &layer->qkv, ACTIVATION_NONE);
+    layer_project_rows(model, qkv, input, &layer->qkv, ACTIVATION_NONE);
     if (!stack->dims.qk_norm_last) norm_queries_keys(pass, layer, q, k);
     rotate_queries_keys(pass, layer, q, k);
     if (stack->dims.qk_norm_last) norm_queries_keys(pass, layer, q, k);
 
     bool cached = pass->cache.rows != NULL;
-    if (cached) store_keys(pass, k, v);
-    struct attention_args attention = {
-        .out = mixed,
-        .q = q,
-        .k = cached ? pass->cache.k : k,
-        .v = cached ? pass->cache.v : v,
-        .spans = pass->spans,
-        .n_spans = pass->n_spans,
-        .heads = heads,
-        .kv_heads = kv_heads,
-        .head_dim = h,
-        .scale = stack->dims.score_scale,
-        .mask = layer->spec.mask,
-        .blocks = pass->cache.blocks,
-        .n_blocks = pass->cache.n_blocks,
-        .window = layer->spec.window,
-        .softcap = stack->dims.score_cap,
-        .bias = layer->spec.relative ? stack->relative : (struct tensor){0},
-        .sinks = layer->sinks.data};
-    attend(pass, &attention, pass->self_shares);
+    if (cached) {
+        layer_store_rows(pass, pass->cache.k, k);
+        layer_store_rows(pass, pass->cache.v, v);
+    }
+    struct attention_args attention =
+        layer_attention_args(pass, layer, q, cached ? pass->cache.k : k);
+    attention.v = cached ? pass->cache.v : v;
+    layer_attend(pass, &attention, pass->self_shares);
     if (gates > 0)
         mixed = gate_rows(model, mixed, tensor_cols(qkv, all * h, gates * h), ACTIVATION_SIGMOID);
-    project_row_parallel(pass, mixed, &layer->proj, &layer->norm_attention);
+    layer_project_row_parallel(pass, mixed, &layer->proj, &layer->norm_attention);
 }
 
 static void cross_attention(const struct pass *pass, const struct layer *layer) {
@@ -213,7 +221,7 @@ static void cross_attention(const struct pass *pass, const struct layer *layer) 
     const struct cross_source *source = pass->cross(pass->context, pass->layer_index, u);
     if (source == NULL) return;
 
-    project_rows(model, q, u, &layer->cross_q, ACTIVATION_NONE);
+    layer_project_rows(model, q, u, &layer->cross_q, ACTIVATION_NONE);
     struct attention_args attention = {.out = mixed,
                                        .q = q,
                                        .k = source->k,
@@ -225,10 +233,10 @@ static void cross_attention(const struct pass *pass, const struct layer *layer) 
                                        .head_dim = h,
                                        .scale = stack->dims.score_scale,
                                        .mask = MASK_NONE};
-    attend(pass, &attention, pass->cross_shares);
+    layer_attend(pass, &attention, pass->cross_shares);
     const struct norm_weights none = {0};
     struct tensor residual = layer->spec.cross_residual_normed ? u : pass->scratch.x;
-    project_row_parallel(pass, mixed, &layer->cross_proj, &none);
+    layer_project_row_parallel(pass, mixed, &layer->cross_proj, &none);
     add_branch(pass, residual, &layer->cross_proj, &none, source->row_scale);
 }
 
@@ -247,11 +255,11 @@ static struct tensor widen_rows(const struct pass *pass, struct tensor input,
     struct tensor gated = tensor_cols(pass->scratch.gated, 0, ffn);
     if (dims->gated) {
         struct tensor wide = tensor_cols(pass->scratch.wide, 0, 2 * ffn);
-        project_rows(model, wide, input, fc1, ACTIVATION_NONE);
+        layer_project_rows(model, wide, input, fc1, ACTIVATION_NONE);
         backend_glu(model->backend,
                     &(struct glu_args){.y = gated, .x = wide, .gating = gating_of(dims)});
     } else {
-        project_rows(model, gated, input, fc1, dims->activation);
+        layer_project_rows(model, gated, input, fc1, dims->activation);
     }
     return gated;
 }
@@ -259,14 +267,14 @@ static struct tensor widen_rows(const struct pass *pass, struct tensor input,
 /* branch = norm_out(MLP(input)). */
 static void apply_mlp(const struct pass *pass, const struct layer *layer, struct tensor input) {
     struct tensor gated = widen_rows(pass, input, &layer->fc1, pass->stack->ffn.n);
-    project_row_parallel(pass, gated, &layer->fc2, &layer->norm_out);
+    layer_project_row_parallel(pass, gated, &layer->fc2, &layer->norm_out);
 }
 
 /* scratch.routes, from the router's logits: whole on every rank. */
 static void route_rows(const struct pass *pass, const struct layer *layer, struct tensor input) {
     const struct dims *dims = &pass->stack->dims;
     struct tensor logits = tensor_cols(pass->scratch.choices, 0, dims->experts);
-    project_rows(pass->model, logits, input, &layer->router, ACTIVATION_NONE);
+    layer_project_rows(pass->model, logits, input, &layer->router, ACTIVATION_NONE);
     backend_route(pass->model->backend,
                   &(struct route_args){.y = pass->scratch.routes,
                                        .logits = logits,
@@ -276,6 +284,7 @@ static void route_rows(const struct pass *pass, const struct layer *layer, struc
                                        .epsilon = dims->router_epsilon,
                                        .groups = dims->router_groups,
                                        .groups_used = dims->router_groups_used,
+                                       .group_best = dims->router_group_best,
                                        .scale = dims->router_scale});
 }
 
@@ -284,7 +293,7 @@ static void apply_shared_expert(const struct pass *pass, const struct layer *lay
                                 struct tensor input, struct tensor gate) {
     const struct model *model = pass->model;
     struct tensor gated = widen_rows(pass, input, &layer->shared_fc1, pass->stack->shared_ffn.n);
-    project_rows(model, pass->scratch.shared, gated, &layer->shared_fc2, ACTIVATION_NONE);
+    layer_project_rows(model, pass->scratch.shared, gated, &layer->shared_fc2, ACTIVATION_NONE);
     if (gate.data)
         backend_linear(model->backend,
                        &(struct linear_args){.y = gate, .x = input, .weight = &layer->shared_gate});
@@ -337,6 +346,8 @@ static void apply_mixer(const struct pass *pass, const struct layer *layer, stru
     *input = enter_branch(pass, layer, &layer->norm_in);
     if (keeps)
         mix_states(pass, layer, *input);
+    else if (layer->spec.latent)
+        layer_latent_attention(pass, layer, *input);
     else
         self_attention(pass, layer, *input);
     if (layer->spec.parallel && layer->norm_mlp.gamma)

@@ -23,11 +23,12 @@ void loader_report(struct loader *loader, const char *name, const struct place *
     const struct model_options *options = loader->options;
     report_progress(loader);
     if (options->loaded == NULL) return;
-    enum tensor_role role = place->form != PLACE_MATRIX || place_routes(place) ? TENSOR_OTHER
-                            : place->at == &loader->model->embedding.word      ? TENSOR_WORD
-                            : place->at == &loader->model->output.weight       ? TENSOR_OUTPUT
-                            : place->at == &loader->model->tower.patch.weight  ? TENSOR_OTHER
-                                                                               : TENSOR_LINEAR;
+    bool stays = place->form != PLACE_MATRIX || place_routes(place) || part_is_head(row->part);
+    enum tensor_role role = stays                                             ? TENSOR_OTHER
+                            : place->at == &loader->model->embedding.word     ? TENSOR_WORD
+                            : place->at == &loader->model->output.weight      ? TENSOR_OUTPUT
+                            : place->at == &loader->model->tower.patch.weight ? TENSOR_OTHER
+                                                                              : TENSOR_LINEAR;
     options->loaded(
         options->context,
         &(struct loaded_tensor){.name = name,

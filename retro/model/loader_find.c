@@ -162,6 +162,30 @@ static enum status find_part(struct loader *loader, struct stored_part *part, co
     return status;
 }
 
+/* A head's rows of a tensor of all heads: of each its keys' `plain` rows, which the place has
+ * turned, then its values'. Blocks along the columns would cut what the turned rows add up. */
+static enum status find_head(struct loader *loader, struct stored_part *part,
+                             const struct place *place, const char *name, struct error *e) {
+    const struct dims *dims = &loader->model->stacks[place->stack].dims;
+    const struct latent_dims *latent = &dims->latent;
+    const struct stored_tensor *stored = weights_find(loader->weights, name);
+    bool keys = part->part == PART_HEAD_KEYS;
+    int rows = latent->plain + latent->value,
+        first = place->expert * rows + (keys ? 0 : latent->plain);
+    part->rows = dims->heads * rows;
+    part->cols = latent->rank;
+    if (stored && (stored->form || lies_turned(stored)))
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "tensor %s is quantised, which is not supported: keep it as it was", name);
+    if (find_part(loader, part, name, e)) return e->status;
+    part->planes.at[PLANE_VALUES] = plane_at(&part->planes, PLANE_VALUES, first, 0);
+    part->rows = place->share.whole_rows;
+    part->cols = place->share.whole_cols;
+    part->transposed = keys;
+    part->part = PART_WHOLE;
+    return STATUS_OK;
+}
+
 static int count_rows(const struct share *share, enum part part) {
     int last = share->blocks[share->n_blocks - 1];
     if (part_is_all(part)) return share->whole_rows;
@@ -233,9 +257,12 @@ enum status loader_find_parts(struct loader *loader, const struct place *place,
                                      .cols = place->share.whole_cols,
                                      .transposed = row->transposed};
         find_spelling(loader, place, i, name);
-        if (find_part(loader, part, name, e)) return e->status;
+        bool head = part_is_head(row->part);
+        if (head ? find_head(loader, part, place, name, e) : find_part(loader, part, name, e))
+            return e->status;
         use_spellings(loader, place, i);
-        loader_report(loader, name, place, row);
+        if (!head || (row->part == PART_HEAD_KEYS && place->expert == 0))
+            loader_report(loader, name, place, row);
     }
     CHECK(*n > 0);
     return STATUS_OK;

@@ -5,6 +5,8 @@
  * the convolution and by its gates alone: layer_replay needs no more of it. */
 #include "retro/model/mixers.h"
 
+#include "retro/model/layer_private.h"
+
 /* Rows as they meet a state; gates without columns where nothing weighs heads. */
 struct state_rows {
     struct tensor x, gates;
@@ -86,7 +88,7 @@ static struct tensor project_product(const struct pass *pass, const struct layer
                                      struct tensor input) {
     struct tensor product =
         tensor_cols(pass->scratch.qkv, 0, stack_mixer_columns(pass->stack).product);
-    project_rows(pass->model, product, input, &layer->state_in, ACTIVATION_NONE);
+    layer_project_rows(pass->model, product, input, &layer->state_in, ACTIVATION_NONE);
     return product;
 }
 
@@ -97,7 +99,7 @@ static struct tensor mix_delta(const struct pass *pass, const struct layer *laye
     const struct mixer_columns columns = stack_mixer_columns(pass->stack);
     struct tensor y = values_of(pass), product = project_product(pass, layer, input);
     struct state_rows rows = {tensor_cols(product, 0, columns.channels), pass->scratch.gates};
-    project_rows(model, rows.gates, input, &layer->state_gates, ACTIVATION_NONE);
+    layer_project_rows(model, rows.gates, input, &layer->state_gates, ACTIVATION_NONE);
     save_rows(pass, rows);
     enter_states(pass, layer, y, rows);
     backend_norm(model->backend, &(struct norm_args){.y = y,
@@ -169,5 +171,5 @@ void mix_states(const struct pass *pass, const struct layer *layer, struct tenso
         case MIXER_CONVOLUTION: y = mix_convolution(pass, layer, input); break;
         default: CHECK(!"a mixer that keeps states");
     }
-    project_row_parallel(pass, y, &layer->state_out, &layer->norm_attention);
+    layer_project_row_parallel(pass, y, &layer->state_out, &layer->norm_attention);
 }

@@ -189,15 +189,17 @@ static void split_states(struct stack *stack, const struct comm *comm) {
  * every MLP. */
 static enum status split_stack(struct stack *stack, const struct comm *comm, struct error *e) {
     const struct dims *dims = &stack->dims;
-    int most = min_int(dims->kv_heads, narrowest_ffn(dims)), group = dims->heads / dims->kv_heads;
+    bool latent = dims->latent.rank > 0; /* every rank has the latents, which all heads read */
+    int units = latent ? dims->heads : dims->kv_heads, group = dims->heads / units;
+    int most = min_int(units, narrowest_ffn(dims));
     if (dims->state.kernel > 0) most = min_int(most, state_units(&dims->state));
     if (comm->size > most)
         return error_set(e, STATUS_INVALID,
-                         "parallel.tensor is %d, and this model's %d key/value heads and %d MLP "
+                         "parallel.tensor is %d, and this model's %d %sheads and %d MLP "
                          "columns are enough for %d",
-                         comm->size, dims->kv_heads, narrowest_ffn(dims), most);
-    stack->kv_heads = portion_of(comm, dims->kv_heads, 1);
-    stack->heads = portion_of(comm, dims->kv_heads, group);
+                         comm->size, units, latent ? "" : "key/value ", narrowest_ffn(dims), most);
+    stack->kv_heads = latent ? (struct portion){0, 1} : portion_of(comm, units, 1);
+    stack->heads = portion_of(comm, units, group);
     split_states(stack, comm);
     stack->ffn = portion_of_ffn(comm, dims->ffn);
     stack->expert_ffn = portion_of_ffn(comm, dims->expert_ffn);
@@ -216,6 +218,16 @@ static enum status split_model(struct model *model, struct error *e) {
         if (stack->dims.n_layers > 0 && split_stack(stack, comm, e)) return e->status;
     }
     return STATUS_OK;
+}
+
+static enum status check_device(const struct model *model, struct error *e) {
+    const char *device = model->backend->ops->name;
+    bool latent = model->stacks[STACK_DECODER].dims.latent.rank > 0;
+    if (!latent || strcmp(device, "cpu") == 0) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "a %s model has latent attention, whose rows of %d columns the kernels of "
+                     "%s do not hold: use the device \"cpu\"",
+                     model->info.family, model->stacks[STACK_DECODER].dims.head_dim, device);
 }
 
 static int first_layer(const struct model *model, int stage) {
@@ -315,7 +327,8 @@ static enum dtype main_dtype(const struct model *model, const struct stack *stac
     if (stack->layers == NULL) return model->projector.fc1.weight.dtype;
     const struct layer *first = &stack->layers[stack->kept.first];
     if (mixer_keeps_state(first->spec.mixer)) return first->state_in.weight.dtype;
-    if (first->spec.mixer == MIXER_ATTENTION) return first->qkv.weight.dtype;
+    if (first->spec.mixer == MIXER_ATTENTION)
+        return first->spec.latent ? first->latent_in.weight.dtype : first->qkv.weight.dtype;
     return first->spec.experts ? first->expert_fc1.weights[0].dtype : first->fc1.weight.dtype;
 }
 
@@ -350,8 +363,10 @@ static void fill_info(struct model *model) {
     info->eod = spec->eod;
     info->ends = spec->ends;
     int n_states = stack_count_states(stack, 0, stack->dims.n_layers);
+    int copies = stack->dims.latent.rank > 0 ? model->comm->size : 1;
     const struct state_dims *state = &stack->dims.state;
-    info->cache_row_bytes = 2 * (size_t)stack_count_attention(stack, 0, stack->dims.n_layers) *
+    info->cache_row_bytes = (size_t)(copies * stack_cache_parts(stack)) *
+                            (size_t)stack_count_attention(stack, 0, stack->dims.n_layers) *
                             (size_t)stack->dims.kv_heads * (size_t)stack->dims.head_dim *
                             dtype_bytes(info->cache_dtype);
     info->state_bytes = (size_t)n_states * sizeof(float) *
@@ -376,6 +391,11 @@ static void free_experts(struct expert_projections *experts) {
     free(experts->biases);
 }
 
+static void take_heads(struct layer *layer, int heads) {
+    layer->latent_keys = xcalloc((size_t)heads, sizeof *layer->latent_keys);
+    layer->latent_values = xcalloc((size_t)heads, sizeof *layer->latent_values);
+}
+
 /* Layers exist from here on; the depth of an encoder may come from the checkpoint (inspect). */
 static void make_layers(struct model *model) {
     for (int id = 0; id < STACK_COUNT; id++) {
@@ -387,6 +407,7 @@ static void make_layers(struct model *model) {
             struct layer *layer = &stack->layers[i];
             layer->spec = model_part_of(model, (enum stack_id)id)
                               .family->layer(&model->spec, (enum stack_id)id, i);
+            if (layer->spec.latent) take_heads(layer, stack->dims.heads);
             if (!layer->spec.experts) continue;
             layer->expert_fc1 = take_experts(&stack->dims);
             layer->expert_fc2 = take_experts(&stack->dims);
@@ -397,7 +418,7 @@ static void make_layers(struct model *model) {
 static enum status open_weights(struct model *model, struct weights *weights, bool packed,
                                 const struct model_options *options, struct error *e) {
     if (weights && model->family->inspect) model->family->inspect(weights, &model->spec);
-    if (split_model(model, e) || split_layers(model, e)) return e->status;
+    if (split_model(model, e) || split_layers(model, e) || check_device(model, e)) return e->status;
     make_layers(model);
     model->opened = true;
     model_resolve(model, weights);
@@ -453,6 +474,8 @@ static void free_layers(struct stack *stack) {
     for (int i = 0; stack->layers && i < stack->dims.n_layers; i++) {
         free_experts(&stack->layers[i].expert_fc1);
         free_experts(&stack->layers[i].expert_fc2);
+        free(stack->layers[i].latent_keys);
+        free(stack->layers[i].latent_values);
     }
     free(stack->layers);
 }

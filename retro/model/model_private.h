@@ -106,6 +106,10 @@ static inline size_t state_columns(const struct state_dims *dims, int keys, int 
     return (size_t)(dims->kernel - 1) * state_channels(dims, keys, heads) +
            (size_t)heads * (size_t)dims->key_dim * (size_t)dims->value_dim;
 }
+/* Parts of a layer's rows in a cache: keys and values, or latents, which are both. */
+static inline int stack_cache_parts(const struct stack *stack) {
+    return stack->dims.latent.rank > 0 ? 1 : 2;
+}
 static inline const struct stack *model_decoder(const struct model *model) {
     return &model->stacks[STACK_DECODER];
 }

@@ -51,6 +51,21 @@ static enum status check_state(const struct state_dims *state, struct error *e) 
         state->key_heads);
 }
 
+/* Within what kernels hold, of pairs that turn. */
+static enum status check_latent(const struct dims *dims, struct error *e) {
+    const struct latent_dims *latent = &dims->latent;
+    if (latent->rank == 0) return STATUS_OK;
+    if (latent->rank + latent->rope > ATTENTION_MAX_HEAD)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: \"kv_lora_rank\" %d and \"qk_rope_head_dim\" %d make rows "
+                         "of %d; the longest supported is %d",
+                         latent->rank, latent->rope, latent->rank + latent->rope,
+                         ATTENTION_MAX_HEAD);
+    if (latent->rope % 2 == 0) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "config.json: \"qk_rope_head_dim\" is %d, must be even",
+                     latent->rope);
+}
+
 static enum status check_relative(const struct dims *dims, struct error *e) {
     if (dims->buckets == 0 || (dims->buckets % 4 == 0 && dims->max_distance > dims->buckets / 2))
         return STATUS_OK;
@@ -95,6 +110,7 @@ static enum status check_stack(const struct dims *dims, struct error *e) {
         return error_set(e, STATUS_INVALID,
                          "config.json: the norm's epsilon is %g, must be positive",
                          (double)dims->epsilon);
+    if (check_latent(dims, e)) return e->status;
     if (dims->head_dim > ATTENTION_MAX_HEAD)
         return error_set(e, STATUS_UNSUPPORTED,
                          "config.json: attention heads of %d, the largest supported is %d",

@@ -81,6 +81,17 @@ struct state_dims {
     bool plain_rate;   /* the checkpoint has minus the rate of a head's decay, not its logarithm */
 };
 
+/* The shape of latent attention (DeepSeek-V2, arXiv 2405.04434, 2.1): keys and values of a row are
+ * products of one short row, the latent, which is what the cache keeps, with one rotated key that
+ * all heads share behind it. Queries meet latents in the latents' own space: dims.head_dim is
+ * rank + rope, there is one key/value head, and values are the first `rank` columns of keys. */
+struct latent_dims {
+    int rank;               /* columns of a latent; 0: attention has whole keys and values */
+    int query_rank;         /* queries are made by way of so many columns; 0: at once */
+    int plain, rope, value; /* of a head: dims that do not turn, those that do, and its values' */
+    float epsilon;          /* of the norms of latents, whatever that of the other norms */
+};
+
 /* The shape of one stack; every layer of it has this shape. */
 struct dims {
     int n_layers; /* 0: the model has no such stack */
@@ -95,8 +106,9 @@ struct dims {
     bool router_bias; /* experts are chosen by their scores and a bias (struct route_args) */
     bool expert_bias; /* of the router's product, and of each expert's two */
     int router_groups, router_groups_used; /* 0: experts stand in one group */
-    float router_scale;                    /* of the weights of a row's experts; 0: none, as 1 */
-    float router_epsilon;                  /* of the sum by which these are divided */
+    int router_group_best; /* scores that rank a group (struct route_args); 0: the best two */
+    float router_scale;    /* of the weights of a row's experts; 0: none, as 1 */
+    float router_epsilon;  /* of the sum by which these are divided */
     enum norm_kind norm;
     float epsilon;
     bool zero_centered_gamma;
@@ -111,6 +123,7 @@ struct dims {
     bool qk_norm_last; /* behind the rotation, not before it */
     bool head_gate;    /* what self attention finds is weighed by sigmoids of a fourth product */
     struct state_dims state;
+    struct latent_dims latent;
     bool parallel;        /* attention and MLP of a layer read the same rows */
     float score_scale;    /* of attention scores: 1 / sqrt(h); 1 in Hugging Face's T5 */
     float score_cap;      /* the soft-cap of attention scores, 0: none */
@@ -128,6 +141,11 @@ struct dims {
     int buckets, max_distance; /* relative positions (docs/spec/t5-model.md 2.2); 0: none */
     enum edge reads;           /* of the layers that have cross attention */
 };
+
+/* Columns of a head of what self attention gives its projection. */
+static inline int dims_value(const struct dims *dims) {
+    return dims->latent.rank > 0 ? dims->latent.value : dims->head_dim;
+}
 
 /* Retro only (docs/spec/retro-model.md 1). */
 struct retro_spec {
@@ -246,6 +264,7 @@ struct layer_spec {
     enum rope_id frequencies; /* by this table */
     bool relative;            /* adds the stack's relative bias to the scores of self attention */
     enum mixer mixer;         /* stands in place of self attention where it is another */
+    bool latent;              /* self attention is that of latents */
     bool without_mlp;         /* the layer is its mixer alone */
     bool experts;             /* the MLP is one of experts, chosen row by row */
     bool enters_bare;         /* self attention reads the rows themselves: there is no norm_in */
@@ -268,9 +287,12 @@ struct expert_projections {
 };
 
 /* Self attention is one product: rows Q [H h], K [G h], V [G h], and with dims.head_gate the gate's
- * [H h]. cross_kv likewise K, V. Gated fc1: gate [F], up [F]. A layer with experts has, in place of
- * fc1 and fc2, the router [experts, d], those of each expert, and the shared expert's with its gate
- * [1, d] where there is one that is weighed.
+ * [H h]. cross_kv likewise K, V. Gated fc1: gate [F], up [F]. Latent attention has, in place of
+ * qkv, the product that makes latents, [rank + rope, d]; one for queries, rows plain, rope of each
+ * head, and before it one to their own short rows where it has those; and for each head what takes
+ * a query to the latents, [rank, plain], and a mixture of latents to a value, [value, rank]. A
+ * layer with experts has, in place of fc1 and fc2, the router [experts, d], those of each expert,
+ * and the shared expert's with its gate [1, d] where there is one that is weighed.
  *
  * The first product of a mixer that keeps a state is rows Q, K of its key heads, V, Z of its value
  * heads in a delta net, whose second product has two rows for each value head: how much is written,
@@ -289,6 +311,11 @@ struct layer {
     struct weight shared_gate;
     struct tensor router_bias; /* [1, experts] */
     struct tensor sinks;       /* [1, local H]; data NULL without */
+    /* Of latent attention; without data in other layers. */
+    struct projection latent_in, latent_query_in, latent_query;
+    struct norm_weights norm_latent, norm_latent_query;
+    struct weight *latent_keys, *latent_values; /* [dims.heads], owned, of which this rank's have
+                                                   data; NULL without */
     /* Of a layer that keeps a state (struct convolve_args, struct delta_args); without data in
      * others, and where its mixer has none. */
     struct projection state_in, state_gates, state_out;
@@ -309,6 +336,9 @@ enum part {
     PART_BY_HEAD, /* for each key/value head: its rows of each block (docs/spec/retro-model.md 5.6,
                      8) */
     PART_IN_TURN, /* a row of each block, then the next of each */
+    PART_HEAD_KEYS,   /* of a tensor of latent attention with rows plain, value for each head: those
+                       */
+    PART_HEAD_VALUES, /* of the place's head; keys lie turned */
     PART_FIRST,
     PART_SECOND,
     PART_THIRD,
@@ -325,6 +355,11 @@ enum part {
 };
 /* Whether the part is all rows of its projection, in whatever order. */
 static inline bool part_is_all(enum part part) { return part < PART_FIRST; }
+
+/* Whether the rows are those of one head. */
+static inline bool part_is_head(enum part part) {
+    return part == PART_HEAD_KEYS || part == PART_HEAD_VALUES;
+}
 
 /* Whether a projection of so many blocks has the part. */
 static inline bool part_is_of(enum part part, int n_blocks) {
@@ -380,7 +415,8 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_modernbert, family_nomic_bert, family_megatron_bert, family_megatron_bert_hf,
     family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision, family_qwen2_5_vl_vision,
     family_qwen3_next, family_qwen3_5, family_qwen3_5_text, family_qwen3_5_moe,
-    family_qwen3_5_moe_text, family_lfm2, family_lfm2_moe, family_granite_hybrid, family_nemotron_h;
+    family_qwen3_5_moe_text, family_lfm2, family_lfm2_moe, family_granite_hybrid, family_nemotron_h,
+    family_deepseek_v2, family_deepseek_v3;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;

@@ -35,6 +35,17 @@ struct mixer_columns stack_mixer_columns(const struct stack *stack) {
     return columns;
 }
 
+struct latent_columns stack_latent_columns(const struct stack *stack) {
+    const struct latent_dims *latent = &stack->dims.latent;
+    int heads = stack->heads.n, h = stack->dims.head_dim;
+    if (latent->rank == 0) return (struct latent_columns){0};
+    int wide = heads * max_int(latent->plain + latent->rope, latent->value);
+    return (struct latent_columns){.wide = latent->query_rank,
+                                   .queries = latent->query_rank + wide,
+                                   .row = latent->query_rank + wide + heads * h,
+                                   .all = latent->query_rank + wide + (heads + 1) * h};
+}
+
 /* The largest F of the stack's MLPs. */
 static int widest_ffn(const struct stack *stack) {
     return max_int(stack->ffn.n, max_int(stack->expert_ffn.n, stack->shared_ffn.n));
@@ -44,11 +55,13 @@ static int widest_ffn(const struct stack *stack) {
 static void count_columns(const struct stack *stack, int cols[SCRATCH_PARTS]) {
     const struct dims *dims = &stack->dims;
     const struct mixer_columns mixer = stack_mixer_columns(stack);
+    const struct latent_columns latent = stack_latent_columns(stack);
     bool heads = dims->state.mixer != MIXER_CONVOLUTION;
     bool experts = dims->experts > 0, shared = dims->shared_ffn > 0;
     int q = stack->heads.n * dims->head_dim, k = stack->kv_heads.n * dims->head_dim;
+    int product = dims->latent.rank > 0 ? latent.all : (dims->head_gate ? 2 : 1) * q + 2 * k;
     cols[0] = cols[1] = cols[2] = dims->hidden;
-    cols[3] = max_int((dims->head_gate ? 2 : 1) * q + 2 * k, mixer.product);
+    cols[3] = max_int(product, mixer.product);
     cols[4] = max_int(q, mixer.values);
     cols[5] = (dims->gated ? 2 : 1) * widest_ffn(stack);
     cols[6] = dims->gated ? widest_ffn(stack) : 0;

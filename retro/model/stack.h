@@ -40,6 +40,13 @@ struct mixer_columns {
 };
 /* All 0 where no layer keeps a state. */
 struct mixer_columns stack_mixer_columns(const struct stack *stack);
+/* Columns of scratch.qkv from which on latent attention has: queries' own short rows, from 0; the
+ * heads' queries, and later their values; queries that meet latents; the row for the cache. */
+struct latent_columns {
+    int wide, queries, row, all;
+};
+/* All 0 where the stack has none. */
+struct latent_columns stack_latent_columns(const struct stack *stack);
 /* The bytes that scratch_open takes. STATUS_NO_MEMORY when they do not fit the address space. */
 enum status scratch_measure(const struct stack *stack, int max_rows, size_t *bytes,
                             struct error *e);

@@ -23,6 +23,19 @@ static const struct place_shape layer_shapes[] = {
     {offsetof(struct layer, expert_fc2), KIND_EXPERTS, EXTENT_HIDDEN, EXTENT_EXPERT_FFN,
      SPLIT_COLS},
     {offsetof(struct layer, sinks), KIND_TABLE, EXTENT_ONE, EXTENT_HEAD_COUNT, SPLIT_COLS},
+    {offsetof(struct layer, latent_in), KIND_PROJECTION, EXTENT_LATENT_IN, EXTENT_HIDDEN,
+     SPLIT_COPY},
+    {offsetof(struct layer, norm_latent), KIND_NORM, EXTENT_LATENT_RANK, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, latent_query_in), KIND_PROJECTION, EXTENT_LATENT_QUERY_RANK,
+     EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct layer, norm_latent_query), KIND_NORM, EXTENT_LATENT_QUERY_RANK, EXTENT_ONE,
+     SPLIT_COPY},
+    {offsetof(struct layer, latent_query), KIND_PROJECTION, EXTENT_LATENT_QUERIES,
+     EXTENT_LATENT_QUERY_IN, SPLIT_ROWS},
+    {offsetof(struct layer, latent_keys), KIND_HEADS, EXTENT_LATENT_RANK, EXTENT_LATENT_PLAIN,
+     SPLIT_COPY},
+    {offsetof(struct layer, latent_values), KIND_HEADS, EXTENT_LATENT_VALUE, EXTENT_LATENT_RANK,
+     SPLIT_COPY},
     {offsetof(struct layer, state_in), KIND_PROJECTION, EXTENT_STATE_IN, EXTENT_HIDDEN, SPLIT_ROWS},
     {offsetof(struct layer, state_gates), KIND_PROJECTION, EXTENT_STATE_GATES, EXTENT_HIDDEN,
      SPLIT_ROWS},
@@ -162,6 +175,21 @@ static int state_size(const struct state_dims *state, enum extent extent) {
     return size;
 }
 
+static int latent_size(const struct dims *dims, enum extent extent) {
+    const struct latent_dims *latent = &dims->latent;
+    switch (extent) {
+        case EXTENT_LATENT_IN: return latent->rank + latent->rope;
+        case EXTENT_LATENT_RANK: return latent->rank;
+        case EXTENT_LATENT_QUERY_RANK: return latent->query_rank;
+        case EXTENT_LATENT_QUERY_IN:
+            return latent->query_rank > 0 ? latent->query_rank : dims->hidden;
+        case EXTENT_LATENT_QUERIES: return dims->heads * (latent->plain + latent->rope);
+        case EXTENT_LATENT_PLAIN: return latent->plain;
+        case EXTENT_LATENT_VALUE: return latent->value;
+        default: return state_size(&dims->state, extent);
+    }
+}
+
 static int extent_size(const struct model *model, const struct dims *dims, enum extent extent) {
     switch (extent) {
         case EXTENT_ONE: return 1;
@@ -172,7 +200,7 @@ static int extent_size(const struct model *model, const struct dims *dims, enum 
             return dims->qk_norm == QK_NORM_HEAD ? dims->head_dim : dims->heads * dims->head_dim;
         case EXTENT_NORM_K:
             return dims->qk_norm == QK_NORM_HEAD ? dims->head_dim : dims->kv_heads * dims->head_dim;
-        case EXTENT_HEADS: return dims->heads * dims->head_dim;
+        case EXTENT_HEADS: return dims->heads * dims_value(dims);
         case EXTENT_CROSS_KV: return 2 * dims->heads * dims->head_dim;
         case EXTENT_FC1: return dims->gated ? 2 * dims->ffn : dims->ffn;
         case EXTENT_FFN: return dims->ffn;
@@ -195,7 +223,7 @@ static int extent_size(const struct model *model, const struct dims *dims, enum 
         case EXTENT_PROJECTOR_FFN: return model->spec.projector.ffn;
         case EXTENT_PROJECTOR_OUT: return model->spec.projector.out;
         case EXTENT_JOINT: return model->spec.joint;
-        default: return state_size(&dims->state, extent);
+        default: return latent_size(dims, extent);
     }
 }
 
@@ -258,8 +286,10 @@ static struct portion find_portion(const struct model *model, const struct stack
         case EXTENT_STATE_NORM: return find_state_portion(stack, extent, block);
         case EXTENT_NORM_K: return portion_times(stack->kv_heads, stack->dims.head_dim);
         case EXTENT_NORM_Q:
-        case EXTENT_CROSS_KV:
-        case EXTENT_HEADS: return portion_times(stack->heads, stack->dims.head_dim);
+        case EXTENT_CROSS_KV: return portion_times(stack->heads, stack->dims.head_dim);
+        case EXTENT_HEADS: return portion_times(stack->heads, dims_value(&stack->dims));
+        case EXTENT_LATENT_QUERIES:
+            return portion_times(stack->heads, stack->dims.latent.plain + stack->dims.latent.rope);
         case EXTENT_HEAD_COUNT: return stack->heads;
         case EXTENT_FC1:
         case EXTENT_FFN: return stack->ffn;

@@ -1,5 +1,6 @@
 /* retro/model/tensors.c: the walk over all places that a model keeps weights in, and the names of
  * their tensors. See tensors.h. */
+#include "retro/model/layer_places.h"
 #include "retro/model/tensor_shapes.h"
 
 #include <stdio.h>
@@ -75,6 +76,7 @@ static bool has_bias(const struct model *model, const struct dims *dims,
     if (shape->out == EXTENT_EXPERTS || shape->kind == KIND_EXPERTS) return dims->expert_bias;
     if (shape->out == EXTENT_FC1 || shape->in == EXTENT_FFN) return dims->mlp_bias;
     if (is_state_shape(shape)) return dims->state.proj_bias;
+    if (shape->out == EXTENT_LATENT_QUERIES) return false;
     if (shape->out == EXTENT_SHARED_FC1 || shape->in == EXTENT_SHARED_FFN) return false;
     bool cross =
         shape->out == EXTENT_HEADS || shape->out == EXTENT_CROSS_KV; /* retro-model.md 5.6 */
@@ -94,12 +96,23 @@ struct tensor_walk {
     struct error *error;
 };
 
+/* The matrices of heads are parts of one tensor: each has a name of its own. */
+static void name_head(struct place *place) {
+    enum part part = place->rows->rows[place->row].part;
+    size_t used = strlen(place->name);
+    if (!part_is_head(part)) return;
+    int n = snprintf(place->name + used, TENSOR_NAME - used, ".%d.%s", place->expert,
+                     part == PART_HEAD_KEYS ? "keys" : "values");
+    CHECK(n > 0 && (size_t)n < TENSOR_NAME - used);
+}
+
 static enum status visit_one(const struct tensor_walk *walk, struct place *place,
                              enum place_form form, bool bias, void *at) {
     place->form = form;
     place->bias = bias;
     place->at = at;
     CHECK(place_spelling(place, place->row, 0, place->name) != NULL);
+    name_head(place);
     return walk->visit(walk->context, place, walk->error);
 }
 
@@ -128,6 +141,20 @@ static enum status visit_experts(const struct tensor_walk *walk, struct place pl
     return STATUS_OK;
 }
 
+/* The place of each head; those of other ranks are checked alone. */
+static enum status visit_heads(const struct tensor_walk *walk, struct place place,
+                               struct weight *weights) {
+    const struct stack *stack = &walk->model->stacks[place.stack];
+    bool elsewhere = place.elsewhere;
+    for (int i = 0; i < stack->dims.heads; i++) {
+        bool mine = i >= stack->heads.first && i < stack->heads.first + stack->heads.n;
+        place.expert = i;
+        place.elsewhere = elsewhere || !mine;
+        if (visit_one(walk, &place, PLACE_MATRIX, false, &weights[i])) return walk->error->status;
+    }
+    return STATUS_OK;
+}
+
 /* The one or two places of a row: weight and bias, gamma and beta. */
 static enum status visit_row(const struct tensor_walk *walk, struct place place,
                              const struct place_shape *shape, void *base, bool absent) {
@@ -140,6 +167,7 @@ static enum status visit_row(const struct tensor_walk *walk, struct place place,
     switch (shape->kind) {
         case KIND_MATRIX: return visit_one(walk, &place, PLACE_MATRIX, false, at);
         case KIND_EXPERTS: return visit_experts(walk, place, (void *)at);
+        case KIND_HEADS: return visit_heads(walk, place, *(struct weight **)(void *)at);
         case KIND_TABLE: return visit_one(walk, &place, PLACE_TABLE, false, at);
         case KIND_RELATIVE: return visit_one(walk, &place, PLACE_RELATIVE, false, at);
         case KIND_NORM: {
@@ -160,91 +188,10 @@ static enum status visit_row(const struct tensor_walk *walk, struct place place,
     return STATUS_OK;
 }
 
-static bool is_cross(size_t place) {
-    return place == offsetof(struct layer, norm_cross) ||
-           place == offsetof(struct layer, cross_q) || place == offsetof(struct layer, cross_kv) ||
-           place == offsetof(struct layer, cross_proj);
-}
-
-static bool is_expert(size_t place) {
-    return place == offsetof(struct layer, router) || place == offsetof(struct layer, expert_fc1) ||
-           place == offsetof(struct layer, expert_fc2);
-}
-
-static bool is_shared_expert(size_t place) {
-    return place == offsetof(struct layer, shared_gate) ||
-           place == offsetof(struct layer, shared_fc1) ||
-           place == offsetof(struct layer, shared_fc2);
-}
-
-/* Whether mixers that keep states have the place. */
-static bool state_has_place(const struct state_dims *state, size_t place) {
-    if (place == offsetof(struct layer, state_gates)) return state->mixer == MIXER_DELTA;
-    if (place == offsetof(struct layer, state_skip)) return state->mixer == MIXER_SPACE;
-    if (place == offsetof(struct layer, state_filter_bias)) return state->filter_bias;
-    bool heads = state->mixer != MIXER_CONVOLUTION;
-    if (place == offsetof(struct layer, state_rate)) return heads;
-    if (place == offsetof(struct layer, state_bias)) return heads;
-    return heads || place != offsetof(struct layer, state_norm);
-}
-
-static bool is_state(size_t place) {
-    static const size_t places[] = {
-        offsetof(struct layer, state_in),   offsetof(struct layer, state_gates),
-        offsetof(struct layer, state_out),  offsetof(struct layer, state_filter),
-        offsetof(struct layer, state_rate), offsetof(struct layer, state_filter_bias),
-        offsetof(struct layer, state_bias), offsetof(struct layer, state_skip),
-        offsetof(struct layer, state_norm)};
-    for (size_t i = 0; i < ARRAY_COUNT(places); i++)
-        if (places[i] == place) return true;
-    return false;
-}
-
-/* A place of self attention, which a layer with another mixer lacks. */
-static bool is_attention(size_t place) {
-    return place == offsetof(struct layer, qkv) || place == offsetof(struct layer, proj) ||
-           place == offsetof(struct layer, norm_q) || place == offsetof(struct layer, norm_k) ||
-           place == offsetof(struct layer, sinks);
-}
-
 bool place_routes(const struct place *the_place) {
     size_t place = the_place->rows->rows[the_place->row].place;
     return !the_place->outer && (place == offsetof(struct layer, router) ||
                                  place == offsetof(struct layer, shared_gate));
-}
-
-/* A place of the layer's MLP. */
-static bool is_mlp(size_t place) {
-    return place == offsetof(struct layer, norm_mlp) || place == offsetof(struct layer, norm_out) ||
-           place == offsetof(struct layer, fc1) || place == offsetof(struct layer, fc2) ||
-           place == offsetof(struct layer, router_bias) || is_expert(place) ||
-           is_shared_expert(place);
-}
-
-static bool mlp_has_place(const struct layer *layer, const struct dims *dims, size_t place) {
-    if (layer->spec.without_mlp) return false;
-    if (is_expert(place)) return layer->spec.experts;
-    if (place == offsetof(struct layer, router_bias))
-        return layer->spec.experts && dims->router_bias;
-    if (place == offsetof(struct layer, shared_gate) && !dims->shared_gated) return false;
-    if (is_shared_expert(place)) return layer->spec.experts && dims->shared_ffn > 0;
-    if (place == offsetof(struct layer, fc1) || place == offsetof(struct layer, fc2))
-        return !layer->spec.experts;
-    return true;
-}
-
-/* Whether the layer has the place: a table of rows may serve layers with and without it. */
-static bool has_place(const struct layer *layer, const struct dims *dims, size_t place) {
-    enum mixer mixer = layer->spec.mixer;
-    if (is_mlp(place)) return mlp_has_place(layer, dims, place);
-    if (is_attention(place) && mixer != MIXER_ATTENTION) return false;
-    if (is_state(place)) return mixer_keeps_state(mixer) && state_has_place(&dims->state, place);
-    if (place == offsetof(struct layer, norm_q) || place == offsetof(struct layer, norm_k))
-        return dims->qk_norm != QK_NORM_NONE;
-    if (place == offsetof(struct layer, norm_in))
-        return mixer != MIXER_NONE && !layer->spec.enters_bare;
-    if (place == offsetof(struct layer, sinks)) return dims->sinks;
-    return layer->spec.cross || !is_cross(place);
 }
 
 static enum status visit_layer(const struct tensor_walk *walk, struct layer *layer,
@@ -252,7 +199,7 @@ static enum status visit_layer(const struct tensor_walk *walk, struct layer *lay
     for (int i = 0; i < the_place.rows->n; i++) {
         size_t place = the_place.rows->rows[i].place;
         if (!is_first_row(the_place.rows, i) ||
-            !has_place(layer, &walk->model->stacks[the_place.stack].dims, place))
+            !layer_has_place(layer, &walk->model->stacks[the_place.stack].dims, place))
             continue;
         the_place.row = i;
         if (visit_row(walk, the_place, layer_shape(place), layer, layer->absent >> i & 1))

@@ -35,6 +35,12 @@ def test_decoders():
     assert done.returncode == 0 and f"{4 * len(DECODERS)} passed" in done.stdout, done.stdout + done.stderr
 
 
+def test_latents_are_refused():
+    """Their rows are longer than what a tile of the kernels holds."""
+    done = parity("--set", "model.device=cuda-host", GOLDEN / "hf/deepseek_v3")
+    assert done.returncode == 1 and "has latent attention" in done.stderr and 'use the device "cpu"' in done.stderr, done.stderr
+
+
 def test_pictures():
     done = parity("--set", "model.device=cuda-host", *sorted(p.parent for p in GOLDEN.glob("vision/*/config.json")))
     assert done.returncode == 0 and done.stdout.count("max_abs") > 40, done.stdout + done.stderr

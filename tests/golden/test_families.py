@@ -229,6 +229,18 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("nemotron_h_moe", "mlp_bias", True, "mlp_bias"),
     ("nemotron_h_moe", "topk_group", 5, "topk_group"),
     ("llama", "rope_parameters", {"rope_type": "default", "rope_theta": 1e4, "mrope_interleaved": True}, "mrope_interleaved"),
+    ("deepseek_v2", "norm_topk_prob", True, "is not supported in this family"),
+    ("deepseek_v2", "topk_method", "noaux_tc", "greedy or group_limited_greedy"),
+    ("deepseek_v2", "topk_method", "group_limited_greedy", 'needs "n_group"'),
+    ("deepseek_v2", "scoring_func", "sigmoid", "softmax"),
+    ("deepseek_v3", "topk_method", "greedy", "needs"),
+    ("deepseek_v3", "mlp_bias", True, "must be false"),
+    ("deepseek_v3", "moe_layer_freq", 2, "1"),
+    ("deepseek_v3", "num_key_value_heads", 2, "is 2, must be"),
+    ("deepseek_v3", "kv_lora_rank", 572, "make rows of 580; the longest supported is 576"),
+    ("deepseek_v3", "qk_rope_head_dim", 7, "must be even"),
+    ("deepseek_v3", "n_group", 4, "6 experts in"),
+    ("deepseek_v3", "quantization_config", {"quant_method": "awq"}, "is not supported"),
 ])
 def test_options_that_are_refused(tmp_path, family, key, value, words):
     folder = copy_family(family, tmp_path, **{key: value})
@@ -283,7 +295,15 @@ def test_unknown_family_lists_the_known(tmp_path):
     ("nemotron_h_moe", "topk_group", 1), ("nemotron_h_moe", "norm_topk_prob", False), ("nemotron_h_moe", "num_experts_per_tok", 1),
     ("granite_hybrid", "position_embedding_type", "rope"), ("granite_hybrid_rope", "position_embedding_type", "nope"),
     ("granite_hybrid", "residual_multiplier", 0.5), ("granite_hybrid", "num_experts_per_tok", 1), ("granite_hybrid", "attention_multiplier", 1),
-    ("lfm2_moe", "routed_scaling_factor", 1), ("lfm2_moe", "norm_topk_prob", False), ("lfm2_moe", "num_experts_per_tok", 2)])
+    ("lfm2_moe", "routed_scaling_factor", 1), ("lfm2_moe", "norm_topk_prob", False), ("lfm2_moe", "num_experts_per_tok", 2),
+    ("deepseek_v2", "routed_scaling_factor", 1), ("deepseek_v2", "num_experts_per_tok", 1), ("deepseek_v2_stacked", "topk_method", "greedy"),
+    ("deepseek_v2_stacked", "n_group", 2), ("deepseek_v3", "n_group", 2), ("deepseek_v3", "norm_topk_prob", False),
+    ("deepseek_v3", "routed_scaling_factor", 1), ("deepseek_v3", "rope_interleave", False), ("deepseek_v3_stacked", "rope_interleave", True),
+    ("deepseek_v3", "rms_norm_eps", 1e-6), ("deepseek_v3", "rope_parameters", {
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0, "beta_slow": 1.0,
+        "mscale": 1.0}), ("deepseek_v2", "rope_parameters", {
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0, "beta_slow": 1.0,
+        "mscale": 0.707, "mscale_all_dim": 0.707})])
 def test_options_that_matter(tmp_path, family, key, value):
     """Each of them changes logits by far more than the tolerance, so that none is read and forgotten."""
     drop = ["layer_types"] if family in ("qwen2_window", "smollm3") else []
@@ -328,7 +348,14 @@ def test_absent_keys(tmp_path, family, absent):
     ("nemotron_h_moe", "moe_shared_expert_intermediate_size", 16, "shared_experts.up_proj.weight is [24, 32]"),
     ("lfm2_moe", "use_expert_bias", False, "feed_forward.expert_bias has no place"),
     ("lfm2_moe", "moe_intermediate_size", 8, "experts.0.w1.weight is [16, 32]"),
-    ("qwen2_moe", "qkv_bias", False, ".bias has no place")])
+    ("qwen2_moe", "qkv_bias", False, ".bias has no place"),
+    ("deepseek_v3", "first_k_dense_replace", 2, "layers.1.mlp.gate_proj.weight is missing"),
+    ("deepseek_v3", "q_lora_rank", 24, "q_a_proj.weight is [20, 32], config.json makes it [24, 32]"),
+    ("deepseek_v3", "q_lora_rank", None, "q_b_proj.weight is [80, 20], config.json makes it [80, 32]"),
+    ("deepseek_v2", "q_lora_rank", 20, "self_attn.q_a_proj.weight is missing"),
+    ("deepseek_v3", "v_head_dim", 16, "kv_b_proj.weight is [128, 24], config.json makes it [112, 24]"),
+    ("deepseek_v3", "kv_lora_rank", 32, "kv_a_proj_with_mqa.weight is [32, 32], config.json makes it [40, 32]"),
+    ("deepseek_v2_stacked", "attention_bias", False, ".bias has no place")])
 def test_experts_are_where_config_says(tmp_path, family, key, value, words):
     """Which layers have experts, how many and how large: a checkpoint of another shape is refused by a tensor's name."""
     expect_refusal(copy_family(family, tmp_path, **{key: value}), words)
@@ -344,7 +371,7 @@ def test_sizes_of_lfm2(tmp_path, values, columns):
         expect_equal(folder)
 
 
-@pytest.mark.parametrize("family", ["glm4_moe", "ernie4_5_moe", "minimax_m2"])
+@pytest.mark.parametrize("family", ["glm4_moe", "ernie4_5_moe", "minimax_m2", "deepseek_v2", "deepseek_v3"])
 def test_layers_behind_the_last_are_not_read(tmp_path, family):
     """Published files have further layers that foretell tokens; a layer that the model has takes no such tensor."""
     folder = copy_family(family, tmp_path)

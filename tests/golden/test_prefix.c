@@ -304,6 +304,8 @@ static void test_decoders(void **state) {
     check_folder("tests/golden/hf/mixtral", DTYPE_BF16, 20);
     check_folder("tests/golden/hf/phi3", DTYPE_F16, 1);
     check_folder("tests/golden/hf/gpt_oss_mxfp4", DTYPE_BF16, 20);
+    check_folder("tests/golden/hf/deepseek_v2", DTYPE_F16, 20);
+    check_folder("tests/golden/hf/deepseek_v3", DTYPE_F32, 1000);
 }
 
 static void test_neighbors(void **state) {
@@ -381,6 +383,7 @@ static void test_images(void **state) {
     check_images("tests/golden/hf/lfm2", 2);
     check_images("tests/golden/hf/granite_hybrid", 2);
     check_images("tests/golden/hf/nemotron_h_moe", 2);
+    check_images("tests/golden/hf/deepseek_v3", 0);
 }
 
 int main(void) {

@@ -102,6 +102,7 @@ static void test_decoders(void **state) {
     (void)state;
     check("tests/golden/hf/llama", true);
     check("tests/golden/hf/qwen2_window", true);
+    check("tests/golden/hf/deepseek_v3", true);
 }
 
 static void test_retro(void **state) {

@@ -191,7 +191,7 @@ static void test_batch_is_bitwise_alone(void **state) {
 }
 
 /* Windows, two rotary tables, norms of heads and after branches, soft-caps, parallel branches,
- * scales, sinks, experts in four bits, delta nets, short convolutions, state spaces. */
+ * scales, sinks, experts in four bits, delta nets, short convolutions, state spaces, latents. */
 static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     (void)state;
     check_folder("tests/golden/hf/gemma2", DTYPE_F32);
@@ -205,6 +205,8 @@ static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     check_folder("tests/golden/hf/hunyuan_v1_dense", DTYPE_F32);
     check_folder("tests/golden/hf/gpt_oss_mxfp4", DTYPE_BF16);
     check_folder("tests/golden/hf/qwen3_next", DTYPE_F32);
+    check_folder("tests/golden/hf/deepseek_v2", DTYPE_F32);
+    check_folder("tests/golden/hf/deepseek_v3", DTYPE_BF16);
     check_folder("tests/golden/hf/qwen3_5", DTYPE_BF16);
     check_folder("tests/golden/hf/qwen3_5_text", DTYPE_F32);
     check_folder("tests/golden/hf/lfm2", DTYPE_F32);

@@ -527,7 +527,7 @@ def test_a_collection_of_another_kind(config, tmp_path):
 def test_the_log_says_what_runs_and_no_prompts(server):
     server.complete("a very secret prompt", max_tokens=2)
     log = server.log.read_text()
-    for words in ("memory: weights ", " GB available", "model ", "retro, ", "M parameters", "backend cpu", "collection ", "chunks, generation 1", "sessions: 8"):
+    for words in ("memory: weights ", " GB available", "model ", "retro, ", "M parameters", "backend cpu", "collection ", "chunks, generation 1", "sessions: 8", " bytes a token"):
         assert words in log
     assert "secret" not in log
 

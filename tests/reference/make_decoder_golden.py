@@ -47,6 +47,9 @@ DELTA = dict(head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, line
              linear_conv_kernel_dim=4)
 DELTA_EXPERTS = dict(MOE, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16, shared_expert_intermediate_size=24)
 DELTA_LAYERS = dict(num_hidden_layers=4, layer_types=["linear_attention", "full_attention", "linear_attention", "linear_attention"])
+LATENT = dict(MOE, num_key_value_heads=4, kv_lora_rank=24, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=20, n_routed_experts=6,
+              num_experts_per_tok=2, moe_intermediate_size=16, num_hidden_layers=3, first_k_dense_replace=1)
+MSCALE = dict(factor=4.0, original_max_position_embeddings=16, beta_fast=4.0, beta_slow=1.0)
 MROPE = dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5, mrope_interleaved=True,
                                   mrope_section=[2, 1, 1]))
 TINY_TOWER = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, patch_size=2, out_hidden_size=32, num_position_embeddings=4)
@@ -148,6 +151,14 @@ FAMILIES = {
     "nemotron_h_moe_stacked": ("nemotron_h", dict(MOE, **NEMOTRON, layers_block_type=["linear_attention", "moe", "full_attention"], n_groups=1,
                                                   n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
                                                   moe_shared_expert_intermediate_size=24, norm_topk_prob=False)),
+    "deepseek_v2": ("deepseek_v2", dict(LATENT, **rope("yarn", mscale=0.707, mscale_all_dim=0.9, **MSCALE), q_lora_rank=None,
+                                        n_shared_experts=2, routed_scaling_factor=1.5)),
+    "deepseek_v2_stacked": ("deepseek_v2", dict(LATENT | dict(num_hidden_layers=2, num_experts_per_tok=3), q_lora_rank=20, topk_method="group_limited_greedy",
+                                                n_group=3, topk_group=2, attention_bias=True, n_shared_experts=1)),
+    "deepseek_v3": ("deepseek_v3", dict(LATENT | dict(num_experts_per_tok=3), **rope("yarn", mscale=1.0, mscale_all_dim=1.0, **MSCALE), q_lora_rank=20,
+                                        n_group=3, topk_group=2, rms_norm_eps=1e-4)),
+    "deepseek_v3_stacked": ("deepseek_v3", dict(LATENT | dict(num_hidden_layers=2, n_routed_experts=4), q_lora_rank=None, n_group=1, topk_group=1,
+                                                norm_topk_prob=False, rope_interleave=False, attention_bias=True)),
     "gpt2_plain": ("gpt2", dict(n_inner=40, n_positions=64, tie_word_embeddings=False)),
 }
 
@@ -264,6 +275,11 @@ def words_of_4(config):
     old["transformers_version"] = "4.40.0"
     if old["model_type"] == "gpt2":
         return old
+    if old["model_type"].startswith("deepseek"):
+        sigmoid = old["model_type"] == "deepseek_v3"
+        old.pop("head_dim")
+        old |= dict(moe_layer_freq=1, ep_size=1, scoring_func="sigmoid" if sigmoid else "softmax")
+        old |= dict(topk_method="noaux_tc", num_nextn_predict_layers=1) if sigmoid else {}
     if old["model_type"] == "qwen3_moe":
         old["num_experts"] = old.pop("num_local_experts")
     if old["model_type"] == "granitemoehybrid":  # as published; Infinity stands bare

@@ -14,7 +14,8 @@ enum status kv_cache_measure(struct kv_cache *cache, const struct model *model, 
     const struct stack *stack = model_decoder(cache->model);
     int rows = n_blocks * ATTENTION_BLOCK, cols = stack->kv_heads.n * stack->dims.head_dim;
     int layers = stack_count_attention(stack, stack->kept.first, stack->kept.n);
-    size_t row = 2 * (size_t)layers * (size_t)cols * dtype_bytes(dtype);
+    size_t row =
+        (size_t)stack_cache_parts(stack) * (size_t)layers * (size_t)cols * dtype_bytes(dtype);
     cache->k = cache->v = tensor_make(NULL, dtype, rows, cols);
     cache->normed = tensor_make(NULL, DTYPE_F32, rows, stack->dims.hidden);
     size_t normed = encodes(model) ? (size_t)stack->dims.hidden * sizeof(float) : 0;
@@ -28,9 +29,10 @@ enum status kv_cache_open(struct kv_cache *cache, struct error *e) {
     if (backend_alloc(cache->model->backend, &cache->memory, bytes, "the key/value cache", e))
         return e->status;
     cache->k.data = cache->memory;
-    size_t half = (cache->bytes - cache->normed_bytes) / 2;
-    cache->v.data = (char *)cache->memory + half;
-    if (cache->normed_bytes > 0) cache->normed.data = (char *)cache->memory + 2 * half;
+    size_t parts = (size_t)stack_cache_parts(model_decoder(cache->model)),
+           part = (cache->bytes - cache->normed_bytes) / parts;
+    cache->v.data = (char *)cache->memory + (parts - 1) * part;
+    if (cache->normed_bytes > 0) cache->normed.data = (char *)cache->memory + parts * part;
     cache->free_blocks = xmalloc((size_t)cache->n_blocks * sizeof *cache->free_blocks);
     for (int i = 0; i < cache->n_blocks; i++) cache->free_blocks[i] = cache->n_blocks - 1 - i;
     cache->n_free = cache->n_blocks;
@@ -78,7 +80,8 @@ void kv_cache_copy(const struct kv_cache *cache, int32_t from, int32_t to, int r
     for (int i = kept->first; i < kept->first + kept->n; i++) {
         if (model_decoder(cache->model)->layers[i].spec.mixer != MIXER_ATTENTION) continue;
         copy_rows(cache, kv_cache_layer(cache, cache->k, i), places, to, rows);
-        copy_rows(cache, kv_cache_layer(cache, cache->v, i), places, to, rows);
+        if (stack_cache_parts(model_decoder(cache->model)) > 1)
+            copy_rows(cache, kv_cache_layer(cache, cache->v, i), places, to, rows);
     }
     if (cache->normed.data) copy_rows(cache, cache->normed, places, to, rows);
 }

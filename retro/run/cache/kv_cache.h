@@ -2,6 +2,9 @@
  * A sequence takes blocks as it grows and gives them back when it ends, so memory that was never
  * reached is never touched.
  *
+ * Rows of latent attention (struct latent_dims) are keys and values at once: k and v are the same
+ * memory.
+ *
  * On the stage of a Retro model's neighbour encoder a row of the cache has one more part: the
  * decoder's row as the first retro layer normed it, which conditions the encoder when the row's
  * chunk closes. It depends on the tokens alone. So a block has all that the rows behind it need of

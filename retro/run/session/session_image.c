@@ -60,6 +60,7 @@ static void image_move(const struct session *session, char *image, part_function
         if (pool->model->stacks[STACK_DECODER].layers[i].spec.mixer == MIXER_NONE) continue;
         part.rows = kv_cache_layer(&pool->cache, pool->cache.k, i);
         part.bytes += part_move(part, move);
+        if (stack_cache_parts(&pool->model->stacks[STACK_DECODER]) == 1) continue;
         part.rows = kv_cache_layer(&pool->cache, pool->cache.v, i);
         part.bytes += part_move(part, move);
     }

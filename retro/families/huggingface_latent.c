@@ -1,0 +1,156 @@
+/* retro/families/huggingface_latent.c: decoders with attention over latents, as DeepSeek-V3's
+ * relatives have it; behind the first layers the MLP is one of experts, beside one that all rows
+ * use. See huggingface.h. */
+#include "retro/families/huggingface.h"
+
+/* The decoder's keys, and those that have no place in the spec. */
+struct latent_keys {
+    struct huggingface_decoder decoder;
+    int first_dense, shared, sigmoid, method;
+    const struct json *mlp_types; /* mlp_layer_types */
+};
+enum { METHOD_GREEDY, METHOD_GROUPS, METHOD_BIAS };
+
+#define AT_KEYS(member) JSON_AT(struct latent_keys, member)
+#define SIZE(name, member, most) \
+    { name, JSON_INT, AT_DECODER(member), .min = 1, .max = (most) }
+static const struct json_choice scorings[] = {{"softmax", false}, {"sigmoid", true}, {NULL, 0}};
+static const struct json_choice methods[] = {{"greedy", METHOD_GREEDY},
+                                             {"group_limited_greedy", METHOD_GROUPS},
+                                             {"noaux_tc", METHOD_BIAS},
+                                             {NULL, 0}};
+static const struct json_field latent_fields[] = {
+    SIZE("kv_lora_rank", latent.rank, ATTENTION_MAX_HEAD),
+    SIZE("q_lora_rank", latent.query_rank, LIMIT_WIDTH),
+    SIZE("qk_nope_head_dim", latent.plain, ATTENTION_MAX_HEAD),
+    SIZE("qk_rope_head_dim", latent.rope, ATTENTION_MAX_HEAD),
+    SIZE("v_head_dim", latent.value, ATTENTION_MAX_HEAD),
+};
+static const struct json_table latent_table = JSON_TABLE(latent_fields, .open = true);
+static const struct json_field fields[] = {
+    SIZE("n_routed_experts|num_local_experts|num_experts", experts, LIMIT_EXPERTS),
+    SIZE("num_experts_per_tok", experts_used, LIMIT_EXPERTS),
+    SIZE("moe_intermediate_size", expert_ffn, LIMIT_FFN),
+    SIZE("n_group", router_groups, LIMIT_EXPERTS),
+    SIZE("topk_group", router_groups_used, LIMIT_EXPERTS),
+    {"n_shared_experts", JSON_INT, AT_KEYS(shared), .min = 1, .max = 64},
+    {"norm_topk_prob", JSON_BOOL, AT_DECODER(experts_renormalised)},
+    {"routed_scaling_factor", JSON_FLOAT, AT_DECODER(router_scale), .min = 1e-30, .max = 1e30},
+    {"first_k_dense_replace", JSON_INT, AT_KEYS(first_dense), .min = 0, .max = MAX_LAYERS},
+    {"scoring_func", JSON_CHOICE, AT_KEYS(sigmoid), .choices = scorings},
+    {"topk_method", JSON_CHOICE, AT_KEYS(method), .choices = methods},
+    {"rope_interleave", JSON_BOOL, AT_DECODER(rope_interleaved)},
+    {"mlp_layer_types", JSON_RAW, AT_KEYS(mlp_types)},
+    {.name = "moe_layer_freq", .type = JSON_NEUTRAL, .min = 1},
+    {.name = "mlp_bias", .type = JSON_MUST_BE_FALSE},
+};
+static const struct json_table table = JSON_TABLE(fields, .open = true);
+
+/* V2's experts are chosen by their scores alone, the others' by a bias too; each has the scores
+ * that go with that. */
+static enum status check_routing(const struct latent_keys *keys, bool sigmoid, struct error *e) {
+    const struct dims *dims = &keys->decoder.spec.stacks[STACK_DECODER];
+    if ((keys->method == METHOD_BIAS) != sigmoid || (keys->sigmoid != 0) != sigmoid)
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "config.json: this family needs \"topk_method\" %s and \"scoring_func\" %s",
+            sigmoid ? "noaux_tc" : "greedy or group_limited_greedy",
+            sigmoid ? "sigmoid" : "softmax");
+    if (!sigmoid && dims->experts_renormalised)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: \"norm_topk_prob\" is not supported in this family");
+    if (keys->method == METHOD_GROUPS && (!dims->router_groups || !dims->router_groups_used))
+        return error_set(e, STATUS_INVALID,
+                         "config.json: \"topk_method\" group_limited_greedy needs \"n_group\" and "
+                         "\"topk_group\"");
+    return STATUS_OK;
+}
+
+/* Layers without experts: the first ones, or those that are listed. */
+static enum status read_dense(struct latent_keys *keys, struct error *e) {
+    struct model_spec *spec = &keys->decoder.spec;
+    const struct json *types = keys->mlp_types;
+    int n = spec->stacks[STACK_DECODER].n_layers;
+    bool listed = !json_is_absent(types);
+    if (listed && (!json_is_list(types) || json_count(types) != (size_t)n))
+        return error_set(
+            e, STATUS_INVALID,
+            "config.json: \"mlp_layer_types\" must be a list of %d, one for each layer", n);
+    for (int i = 0; i < n; i++) {
+        const struct json *type = listed ? json_item(types, (size_t)i) : NULL;
+        spec->dense[i] = listed ? json_text_is(type, "dense") : i < keys->first_dense;
+        if (listed && !spec->dense[i] && !json_text_is(type, "sparse"))
+            return error_set(e, STATUS_UNSUPPORTED,
+                             "config.json: \"mlp_layer_types\" [%d] must be dense or sparse", i);
+    }
+    return STATUS_OK;
+}
+
+static enum status read_keys(const struct json *config, struct latent_keys *keys, struct error *e) {
+    struct model_spec *spec = &keys->decoder.spec;
+    struct dims *dims = &spec->stacks[STACK_DECODER];
+    const struct latent_dims *latent = &dims->latent;
+    bool sigmoid = dims->router_sigmoid;
+    const struct json *query_rank = json_member(config, "q_lora_rank");
+    if (query_rank && json_is_absent(query_rank)) dims->latent.query_rank = 0;
+    if (spec_read(config, &latent_table, keys, e)) return e->status;
+    keys->decoder.query_dim = latent->plain + latent->rope;
+    keys->decoder.rope =
+        (struct rope_rules){.base = 10000, .rotated = latent->rope, .scales_scores = true};
+    if (huggingface_read_decoder(config, &keys->decoder, e) || spec_read(config, &table, keys, e) ||
+        check_routing(keys, sigmoid, e) || read_dense(keys, e))
+        return e->status;
+    if (dims->kv_heads != dims->heads)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: \"num_key_value_heads\" is %d, must be "
+                         "\"num_attention_heads\", which is %d",
+                         dims->kv_heads, dims->heads);
+    if (keys->method == METHOD_GREEDY) dims->router_groups = dims->router_groups_used = 0;
+    dims->router_group_best = keys->method == METHOD_GROUPS ? 1 : 0;
+    dims->router_bias = sigmoid;
+    dims->shared_ffn = keys->shared * dims->expert_ffn;
+    dims->kv_heads = 1;
+    dims->head_dim = latent->rank + latent->rope;
+    spec->window = 0;
+    return spec_check(spec, e);
+}
+
+enum status huggingface_read_latent(const struct json *config,
+                                    const struct huggingface_latent_sizes *usual,
+                                    struct model_spec *spec, struct error *e) {
+    struct latent_keys keys = {.decoder.spec = *spec,
+                               .first_dense = usual->first_dense,
+                               .shared = usual->shared,
+                               .sigmoid = usual->dims.router_sigmoid,
+                               .method = usual->dims.router_sigmoid ? METHOD_BIAS : METHOD_GREEDY};
+    struct dims *dims = &keys.decoder.spec.stacks[STACK_DECODER];
+    *dims = usual->dims;
+    dims->activation = ACTIVATION_SILU;
+    dims->rope_interleaved = true;
+    dims->latent.epsilon = 1e-6f; /* whatever rms_norm_eps says */
+    if (read_keys(config, &keys, e)) return e->status;
+    *spec = keys.decoder.spec;
+    return STATUS_OK;
+}
+
+const struct tensor_row huggingface_latent_rows[HUGGINGFACE_LATENT_LAYER_ROWS] = {
+    {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
+    {.place = offsetof(struct layer, latent_query_in), .names = {"self_attn.q_a_proj.*"}},
+    {.place = offsetof(struct layer, norm_latent_query), .names = {"self_attn.q_a_layernorm.*"}},
+    {.place = offsetof(struct layer, latent_query),
+     .names = {"self_attn.q_b_proj.*", "self_attn.q_proj.*"}},
+    {.place = offsetof(struct layer, latent_in), .names = {"self_attn.kv_a_proj_with_mqa.*"}},
+    {.place = offsetof(struct layer, norm_latent), .names = {"self_attn.kv_a_layernorm.*"}},
+    {.place = offsetof(struct layer, latent_keys),
+     .part = PART_HEAD_KEYS,
+     .names = {"self_attn.kv_b_proj.weight"}},
+    {.place = offsetof(struct layer, latent_values),
+     .part = PART_HEAD_VALUES,
+     .names = {"self_attn.kv_b_proj.weight"}},
+    {.place = offsetof(struct layer, proj), .names = {"self_attn.o_proj.*"}},
+    {.place = offsetof(struct layer, norm_mlp), .names = {"post_attention_layernorm.*"}},
+    HUGGINGFACE_MLP_ROWS,
+    HUGGINGFACE_EXPERT_ROWS,
+    {.place = offsetof(struct layer, router_bias), .names = {"mlp.gate.e_score_correction_bias"}},
+    HUGGINGFACE_SHARED_ROWS("mlp.shared_experts"),
+};

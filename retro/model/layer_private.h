@@ -1,0 +1,30 @@
+/* retro/model/layer_private.h: what the files that compute a layer share. */
+#pragma once
+
+#include "retro/model/layer.h"
+
+/* y = activation(x W^T + bias) */
+void layer_project_rows(const struct model *model, struct tensor y, struct tensor x,
+                        const struct projection *projection, enum activation activation);
+/* branch = x W^T summed over ranks. Its bias waits until the branch is added, unless the norm
+ * `after` the branch is there: then rank 0 adds it. */
+void layer_project_row_parallel(const struct pass *pass, struct tensor x,
+                                const struct projection *projection,
+                                const struct norm_weights *after);
+/* Turns heads of dims.head_dim in place; `grows_after` is 0 for keys. */
+void layer_rotate_heads(const struct pass *pass, const struct layer *layer, struct tensor x,
+                        int heads, int grows_after);
+/* New keys and values are written to the cache first, then everything is read from there, so a row
+ * sees the same (rounded) keys whichever step brought them. */
+void layer_store_rows(const struct pass *pass, struct tensor to, struct tensor x);
+/* Self attention of a rank's queries to scratch.mixed, over keys that are values too. */
+struct attention_args layer_attention_args(const struct pass *pass, const struct layer *layer,
+                                           struct tensor q, struct tensor k);
+/* Attention, and what some rows give to groups of keys where that is asked. */
+void layer_attend(const struct pass *pass, const struct attention_args *args,
+                  const struct pass_shares *told);
+
+/* branch = norm_attention(SelfAttention(input)) over latents (layer_latent.c). A prompt's rows are
+ * computed as a step's, so that the two agree in every bit. */
+void layer_latent_attention(const struct pass *pass, const struct layer *layer,
+                            struct tensor input);
