@@ -240,6 +240,9 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("deepseek_v3", "kv_lora_rank", 572, "make rows of 580; the longest supported is 576"),
     ("deepseek_v3", "qk_rope_head_dim", 7, "must be even"),
     ("deepseek_v3", "n_group", 4, "6 experts in"),
+    ("glm4_moe_lite", "mlp_layer_types", ["dense", "sparse"], "list of 3"),
+    ("glm4_moe_lite", "mlp_layer_types", ["dense", "sparse", "moe"], "must be dense or sparse"),
+    ("glm4_moe_lite", "partial_rotary_factor", 0.5, "is not supported in this family"),
     ("deepseek_v3", "quantization_config", {"quant_method": "awq"}, "is not supported"),
 ])
 def test_options_that_are_refused(tmp_path, family, key, value, words):
@@ -355,7 +358,9 @@ def test_absent_keys(tmp_path, family, absent):
     ("deepseek_v2", "q_lora_rank", 20, "self_attn.q_a_proj.weight is missing"),
     ("deepseek_v3", "v_head_dim", 16, "kv_b_proj.weight is [128, 24], config.json makes it [112, 24]"),
     ("deepseek_v3", "kv_lora_rank", 32, "kv_a_proj_with_mqa.weight is [32, 32], config.json makes it [40, 32]"),
-    ("deepseek_v2_stacked", "attention_bias", False, ".bias has no place")])
+    ("deepseek_v2_stacked", "attention_bias", False, ".bias has no place"),
+    ("glm4_moe_lite", "mlp_layer_types", ["dense", "sparse", "sparse"], "layers.2.mlp.gate.weight is missing"),
+    ("glm4_moe_lite", "mlp_layer_types", None, "layers.2.mlp.gate.weight is missing")])
 def test_experts_are_where_config_says(tmp_path, family, key, value, words):
     """Which layers have experts, how many and how large: a checkpoint of another shape is refused by a tensor's name."""
     expect_refusal(copy_family(family, tmp_path, **{key: value}), words)
@@ -371,7 +376,7 @@ def test_sizes_of_lfm2(tmp_path, values, columns):
         expect_equal(folder)
 
 
-@pytest.mark.parametrize("family", ["glm4_moe", "ernie4_5_moe", "minimax_m2", "deepseek_v2", "deepseek_v3"])
+@pytest.mark.parametrize("family", ["glm4_moe", "ernie4_5_moe", "minimax_m2", "deepseek_v2", "deepseek_v3", "glm4_moe_lite"])
 def test_layers_behind_the_last_are_not_read(tmp_path, family):
     """Published files have further layers that foretell tokens; a layer that the model has takes no such tensor."""
     folder = copy_family(family, tmp_path)

@@ -159,6 +159,10 @@ FAMILIES = {
                                         n_group=3, topk_group=2, rms_norm_eps=1e-4)),
     "deepseek_v3_stacked": ("deepseek_v3", dict(LATENT | dict(num_hidden_layers=2, n_routed_experts=4), q_lora_rank=None, n_group=1, topk_group=1,
                                                 norm_topk_prob=False, rope_interleave=False, attention_bias=True)),
+    "glm4_moe_lite": ("glm4_moe_lite", dict(LATENT | dict(mlp_layer_types=["dense", "sparse", "dense"]), **rope("default"), q_lora_rank=20, n_group=1,
+                                            topk_group=1, num_hidden_layers=3, v_head_dim=28)),
+    "glm4_moe_lite_stacked": ("glm4_moe_lite", dict(LATENT | dict(num_hidden_layers=2, n_routed_experts=6), q_lora_rank=20, n_group=3, topk_group=2,
+                                                    norm_topk_prob=False, attention_bias=True)),
     "gpt2_plain": ("gpt2", dict(n_inner=40, n_positions=64, tie_word_embeddings=False)),
 }
 
@@ -275,9 +279,11 @@ def words_of_4(config):
     old["transformers_version"] = "4.40.0"
     if old["model_type"] == "gpt2":
         return old
-    if old["model_type"].startswith("deepseek"):
-        sigmoid = old["model_type"] == "deepseek_v3"
-        old.pop("head_dim")
+    if "kv_lora_rank" in old:
+        sigmoid = old["model_type"] != "deepseek_v2"
+        old.pop("head_dim", None)
+        if old.get("mlp_layer_types", [])[1:] == ["sparse"] * (old["num_hidden_layers"] - 1):
+            old.pop("mlp_layer_types")
         old |= dict(moe_layer_freq=1, ep_size=1, scoring_func="sigmoid" if sigmoid else "softmax")
         old |= dict(topk_method="noaux_tc", num_nextn_predict_layers=1) if sigmoid else {}
     if old["model_type"] == "qwen3_moe":
