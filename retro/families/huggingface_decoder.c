@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "retro/families/huggingface.h"
+#include "retro/weights/fp8_blocks.h"
 
 /* A decoder alone names its sizes. */
 #define SIZE_FIELDS(needed) \
@@ -55,15 +56,33 @@ static bool is_null(const struct json *config, const char *key) {
     return value && json_is_absent(value);
 }
 
+/* e4m3 numbers in squares of FP8_BLOCK, which are widened; what multiplies them is not rounded. */
+static bool is_fp8(const struct json *value) {
+    const struct json *size = json_member(value, "weight_block_size"),
+                      *format = json_member(value, "fmt"),
+                      *scheme = json_member(value, "activation_scheme");
+    bool square = json_is_list(size) && json_count(size) == 2;
+    for (size_t i = 0; i < 2 && square; i++) {
+        const struct json *side = json_item(size, i);
+        square = json_is_int(side) && json_int(side) == FP8_BLOCK;
+    }
+    return json_text_is(json_member(value, "quant_method"), "fp8") && square &&
+           (json_is_absent(format) || json_text_is(format, "e4m3")) &&
+           (json_is_absent(scheme) || json_text_is(scheme, "dynamic"));
+}
+
 static enum status check_quantisation(const struct huggingface_decoder *decoder, struct error *e) {
     const struct json *value = decoder->quantisation;
     if (json_is_absent(value) || (json_kind(value) == JSON_KIND_OBJECT && json_count(value) == 0))
         return STATUS_OK;
     if (decoder->mxfp4 && json_text_is(json_member(value, "quant_method"), "mxfp4"))
         return STATUS_OK;
+    if (is_fp8(value)) return STATUS_OK;
     return error_set(
-        e, STATUS_UNSUPPORTED, "config.json: \"quantization_config\" is not supported%s",
-        decoder->mxfp4 ? " but with the \"quant_method\" \"mxfp4\"" : ": leave it out");
+        e, STATUS_UNSUPPORTED,
+        "config.json: \"quantization_config\" is not supported but with the \"quant_method\" "
+        "\"fp8\" (e4m3, \"weight_block_size\" [128, 128], dynamic activations)%s",
+        decoder->mxfp4 ? " or \"mxfp4\"" : "");
 }
 
 enum status huggingface_read_decoder(const struct json *config, struct huggingface_decoder *decoder,

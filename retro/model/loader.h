@@ -29,7 +29,8 @@ struct load_room {
     void *data;
     size_t bytes;
 };
-enum { ROOM_WIDE = PLANES, ROOM_RANDOM, ROOMS }; /* behind those of the planes that are staged */
+/* Behind those of the planes that are staged; from ROOM_PARTS on one for each part of a place. */
+enum { ROOM_WIDE = PLANES, ROOM_RANDOM, ROOM_PARTS, ROOMS = ROOM_PARTS + MAX_PARTS };
 
 /* One loading of one model. */
 struct loader {
@@ -68,10 +69,13 @@ void planes_widen(float *to, const struct matrix_planes *planes, int64_t i, int 
 
 /* One stored tensor with its scales: the rows of a place that `part` says. The planes are as
  * stored: of a transposed one they have `rows` columns. Of STORED_BLOCKS they have no memory: its
- * rows are converted while they are staged. */
+ * rows are converted while they are staged. Of STORED_F8_E4M3 they are in one of the loader's
+ * rooms. */
 struct stored_part {
     struct matrix_planes planes;
     const struct stored_tensor *stored;
+    const struct stored_tensor *scales; /* of STORED_F8_E4M3, else NULL */
+    int first;                          /* of its stored rows, in the tensor */
     enum part part;
     int rows, cols;
     bool transposed;

@@ -1,24 +1,30 @@
 /* retro/model/loader_find.c: the stored tensors of a place: names, shapes, types, and the scales of
  * quantised ones. See loader.h. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "retro/model/loader.h"
+#include "retro/weights/fp8_blocks.h"
 
 static const char *const plane_suffix[PLANES] = {"", ".scale", ".minimum"};
 
-static enum status convert_type(const struct stored_tensor *stored, enum dtype *out,
-                                struct error *e) {
+/* e4m3 is widened to bf16, as its publishers do, or to f32 where that is to become another type. */
+static enum status convert_type(const struct loader *loader, const struct stored_tensor *stored,
+                                enum dtype *out, struct error *e) {
     switch (stored->dtype) {
         case STORED_F32: *out = DTYPE_F32; return STATUS_OK;
         case STORED_F16: *out = DTYPE_F16; return STATUS_OK;
         case STORED_BF16: *out = DTYPE_BF16; return STATUS_OK;
         case STORED_I8: *out = DTYPE_INT8; return STATUS_OK;
         case STORED_U8: *out = DTYPE_INT4; return STATUS_OK;
+        case STORED_F8_E4M3:
+            *out = loader->options->convert ? DTYPE_F32 : DTYPE_BF16;
+            return STATUS_OK;
         default:
             return error_set(
                 e, STATUS_UNSUPPORTED,
-                "%s: stored as %s; F32, F16, BF16, and quantised I8 and U8 are supported",
+                "%s: stored as %s; F32, F16, BF16, F8_E4M3, and quantised I8 and U8 are supported",
                 stored->name, stored_dtype_name(stored->dtype));
     }
 }
@@ -128,7 +134,55 @@ static enum status find_block_rows(struct loader *loader, struct stored_part *pa
 /* Blocks run along the columns that a product adds up: whatever a family's folders do with floats,
  * quantised matrices are [out, in]. */
 static bool lies_turned(const struct stored_tensor *stored) {
-    return stored->turned || stored->dtype == STORED_I8 || stored->dtype == STORED_U8;
+    return stored->turned || stored->dtype == STORED_I8 || stored->dtype == STORED_U8 ||
+           stored->dtype == STORED_F8_E4M3;
+}
+
+static bool scales_finite(const struct stored_tensor *scales) {
+    enum dtype dtype = scales->dtype == STORED_F16    ? DTYPE_F16
+                       : scales->dtype == STORED_BF16 ? DTYPE_BF16
+                                                      : DTYPE_F32;
+    const char *values = scales->data;
+    bool finite = true;
+    for (size_t i = 0; i < scales->elements; i++) {
+        float scale;
+        dtype_convert(&scale, DTYPE_F32, values + i * dtype_bytes(dtype), dtype, 1);
+        finite = finite && isfinite(scale);
+    }
+    return finite;
+}
+
+/* The factors of a tensor of e4m3 numbers. */
+static enum status find_scales(struct loader *loader, struct stored_part *part, int rows, int cols,
+                               struct error *e) {
+    const struct stored_tensor *scales;
+    char full[TENSOR_NAME + 16];
+    snprintf(full, sizeof full, "%s" FP8_SCALES, part->stored->name);
+    if (find_tensor(loader, full, fp8_blocks(rows), fp8_blocks(cols), &scales, e)) return e->status;
+    if (scales->dtype != STORED_F32 && scales->dtype != STORED_BF16 && scales->dtype != STORED_F16)
+        return error_set(e, STATUS_UNSUPPORTED, "tensor %s is %s; factors are F32, BF16 or F16",
+                         full, stored_dtype_name(scales->dtype));
+    if (!scales_finite(scales))
+        return error_set(e, STATUS_CORRUPT, "tensor %s holds a number that is not finite", full);
+    part->scales = scales;
+    return STATUS_OK;
+}
+
+/* The rows of a part of e4m3 numbers, widened in the room of part number `i`. */
+static enum status widen_part(struct loader *loader, struct stored_part *part, int i,
+                              struct error *e) {
+    int rows = part->transposed ? part->cols : part->rows, n = part->planes.cols;
+    enum dtype dtype = part->planes.dtype;
+    size_t row_bytes = (size_t)n * dtype_bytes(dtype);
+    char *wide = loader_room(loader, ROOM_PARTS + i, (size_t)rows, row_bytes);
+    if (wide == NULL)
+        return error_set(e, STATUS_NO_MEMORY, "no memory to widen %s", part->stored->name);
+#pragma omp parallel for schedule(static)
+    for (int row = 0; row < rows; row++)
+        fp8_row_widen(wide + (size_t)row * row_bytes, dtype, part->stored, part->scales,
+                      part->first + row, n);
+    part->planes.at[PLANE_VALUES] = wide;
+    return STATUS_OK;
 }
 
 static enum status find_part(struct loader *loader, struct stored_part *part, const char *name,
@@ -137,7 +191,7 @@ static enum status find_part(struct loader *loader, struct stored_part *part, co
     if (stored && lies_turned(stored)) part->transposed = false;
     part->planes = (struct matrix_planes){.cols = part->transposed ? part->rows : part->cols};
     if (stored && stored->form) return find_block_rows(loader, part, name, e);
-    if (stored && convert_type(stored, &part->planes.dtype, e)) return e->status;
+    if (stored && convert_type(loader, stored, &part->planes.dtype, e)) return e->status;
     if (stored && is_mxfp4(loader, stored)) part->planes.dtype = DTYPE_MXFP4;
     bool blocks = dtype_quantised(part->planes.dtype);
     if (blocks && part->cols % QUANTISE_BLOCK != 0)
@@ -154,6 +208,8 @@ static enum status find_part(struct loader *loader, struct stored_part *part, co
         stored_cols = part->transposed && !vector ? part->rows : cols;
     if (find_tensor(loader, name, stored_rows, stored_cols, &stored, e)) return e->status;
     part->stored = stored;
+    if (stored->dtype == STORED_F8_E4M3)
+        return find_scales(loader, part, stored_rows, stored_cols, e);
     part->planes.at[PLANE_VALUES] = stored->data;
     enum status status = STATUS_OK;
     for (int p = PLANE_SCALES; p < PLANES && status == STATUS_OK; p++)
@@ -174,11 +230,13 @@ static enum status find_head(struct loader *loader, struct stored_part *part,
         first = place->expert * rows + (keys ? 0 : latent->plain);
     part->rows = dims->heads * rows;
     part->cols = latent->rank;
-    if (stored && (stored->form || lies_turned(stored)))
+    if (stored && (stored->form || stored->dtype == STORED_I8 || stored->dtype == STORED_U8))
         return error_set(e, STATUS_UNSUPPORTED,
                          "tensor %s is quantised, which is not supported: keep it as it was", name);
     if (find_part(loader, part, name, e)) return e->status;
-    part->planes.at[PLANE_VALUES] = plane_at(&part->planes, PLANE_VALUES, first, 0);
+    part->first = first;
+    if (!part->scales)
+        part->planes.at[PLANE_VALUES] = plane_at(&part->planes, PLANE_VALUES, first, 0);
     part->rows = place->share.whole_rows;
     part->cols = place->share.whole_cols;
     part->transposed = keys;
@@ -260,6 +318,8 @@ enum status loader_find_parts(struct loader *loader, const struct place *place,
         bool head = part_is_head(row->part);
         if (head ? find_head(loader, part, place, name, e) : find_part(loader, part, name, e))
             return e->status;
+        bool read = !loader->options->check_only && !place->elsewhere;
+        if (part->scales && read && widen_part(loader, part, *n - 1, e)) return e->status;
         use_spellings(loader, place, i);
         if (!head || (row->part == PART_HEAD_KEYS && place->expert == 0))
             loader_report(loader, name, place, row);

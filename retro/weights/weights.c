@@ -34,10 +34,10 @@ static const struct {
     const char *name;
     size_t size;
 } dtypes[] = {
-    [STORED_F32] = {"F32", 4},   [STORED_F16] = {"F16", 2},       [STORED_BF16] = {"BF16", 2},
-    [STORED_F64] = {"F64", 8},   [STORED_I64] = {"I64", 8},       [STORED_I32] = {"I32", 4},
-    [STORED_I16] = {"I16", 2},   [STORED_I8] = {"I8", 1},         [STORED_U8] = {"U8", 1},
-    [STORED_BOOL] = {"BOOL", 1}, [STORED_BLOCKS] = {"blocks", 1},
+    [STORED_F32] = {"F32", 4},   [STORED_F16] = {"F16", 2},         [STORED_BF16] = {"BF16", 2},
+    [STORED_F64] = {"F64", 8},   [STORED_I64] = {"I64", 8},         [STORED_I32] = {"I32", 4},
+    [STORED_I16] = {"I16", 2},   [STORED_I8] = {"I8", 1},           [STORED_U8] = {"U8", 1},
+    [STORED_BOOL] = {"BOOL", 1}, [STORED_F8_E4M3] = {"F8_E4M3", 1}, [STORED_BLOCKS] = {"blocks", 1},
 };
 
 const char *stored_dtype_name(enum stored_dtype dtype) {
@@ -70,7 +70,7 @@ static enum status read_dtype(const struct reader *reader, const struct json *va
     }
     return error_set(reader->e, STATUS_UNSUPPORTED,
                      "%s: tensor \"%.*s\" has dtype \"%.20s\"; known are F64, F32, F16, BF16, I64, "
-                     "I32, I16, I8, U8, BOOL",
+                     "I32, I16, I8, U8, BOOL, F8_E4M3",
                      reader->path, NAME_SHOWN, stored->name, text);
 }
 

@@ -19,7 +19,8 @@ enum stored_dtype {
     STORED_I8,
     STORED_U8,
     STORED_BOOL,
-    STORED_BLOCKS /* rows of blocks of `form` (gguf_blocks.h) */
+    STORED_F8_E4M3, /* with factors in a tensor of their own (fp8_blocks.h) */
+    STORED_BLOCKS   /* rows of blocks of `form` (gguf_blocks.h) */
 };
 
 enum { STORED_MAX_DIMS = 8 };

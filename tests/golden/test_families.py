@@ -478,6 +478,88 @@ def test_mxfp4_is_checked(tmp_path):
     expect_equal(folder)
 
 
+CODES = np.arange(256)
+E4M3 = np.where(CODES // 8 % 16 == 0, CODES % 8 * 2.0 ** -9, (8 + CODES % 8) * 2.0 ** (CODES // 8 % 16 - 10)) * np.where(CODES < 128, 1, -1)
+FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+
+
+def store_squares(shape, stream):
+    """Random codes, a factor for each square of 128 in bf16, and the numbers that they stand for."""
+    codes = stream.integers(0, 256, shape).astype(np.uint8)
+    codes[codes % 128 == 127] = 0
+    squares = (*shape[:-2], -(-shape[-2] // 128), -(-shape[-1] // 128))
+    factors = (stream.integers(0x3900, 0x3980, squares) << 16).astype("<u4")
+    wide = np.repeat(np.repeat(factors.view("<f4"), 128, -2), 128, -1)[..., :shape[-2], :shape[-1]]
+    return (("F8_E4M3", list(shape), codes.tobytes()), ("BF16", list(squares), (factors >> 16).astype("<u2").tobytes()),
+            ("F32", list(shape), (E4M3[codes].astype("<f4") * wide).tobytes()))
+
+
+@pytest.mark.parametrize("family", ["qwen3", "minimax_m2", "glm4_moe_stacked", "deepseek_v2", "deepseek_v3_stacked"])
+def test_fp8_is_what_it_stands_for(tmp_path, family):
+    """Matrices of layers as e4m3 numbers with factors, experts one by one or stacked, and the same numbers as floats."""
+    tensors, stream = read_tensors(GOLDEN / family / "model.safetensors"), np.random.default_rng(7)
+    eight, wide = dict(tensors), dict(tensors)
+    for name, (_, shape, _) in tensors.items():
+        if ".layers." in name and len(shape) > 1 and not name.endswith("gate.weight"):
+            eight[name], eight[name + "_scale_inv"], wide[name] = store_squares(shape, stream)
+    outputs = []
+    for stored in (eight, wide):
+        folder = copy_family(family, tmp_path, quantization_config=FP8)
+        write_tensors(folder / "model.safetensors", stored)
+        done = subprocess.run([EVAL, "parity", "--tolerance", "1e9", "--set", "model.dtype=f32", folder], capture_output=True, text=True)
+        assert len(done.stdout.splitlines()) == 5, done.stdout + done.stderr
+        outputs.append(done.stdout)
+        shutil.rmtree(folder)
+    assert outputs[0] == outputs[1] and "nan" not in outputs[0]
+
+
+def test_fp8_is_checked(tmp_path):
+    """Codes without factors, factors of another shape or type, a factor that is no number, codes of another size."""
+    folder = copy_family("deepseek_v3_fp8", tmp_path)
+    tensors = read_tensors(folder / "model.safetensors")
+    name = "model.layers.1.self_attn.kv_b_proj.weight"
+    kind, shape, values = tensors[name + "_scale_inv"]
+    assert (kind, shape, tensors[name][:2]) == ("F32", [2, 2], ("F8_E4M3", [256, 136]))
+
+    def refuse(words, **changed):
+        less = {key: t for key, t in tensors.items() if changed.get(key.removeprefix(name), 1)}
+        write_tensors(folder / "model.safetensors", less | {name + key: t for key, t in changed.items() if t})
+        expect_refusal(folder, words)
+
+    refuse(name + "_scale_inv is missing", _scale_inv=None)
+    refuse("_scale_inv is [2, 1], config.json makes it [2, 2]", _scale_inv=(kind, [2, 1], values[:8]))
+    refuse("_scale_inv is I32; factors are", _scale_inv=("I32", shape, values))
+    refuse("_scale_inv holds a number that is not finite", _scale_inv=(kind, shape, values[:12] + struct.pack("<f", float("inf"))))
+    refuse("kv_b_proj.weight is [256, 137]", **{"": ("F8_E4M3", [256, 137], bytes(256 * 137))})
+    write_tensors(folder / "model.safetensors", tensors)
+    expect_equal(folder)
+
+
+@pytest.mark.parametrize("change", [{"weight_block_size": [64, 128]}, {"weight_block_size": None}, {"fmt": "e5m2"}, {"activation_scheme": "static"},
+                                    {"quant_method": "compressed-tensors"}])
+def test_fp8_of_other_kinds_is_refused(tmp_path, change):
+    expect_refusal(copy_family("deepseek_v3_fp8", tmp_path, quantization_config=FP8 | change), '"quantization_config" is not supported but with')
+
+
+def test_fp8_is_converted(tmp_path):
+    """To floats and to blocks; what blocks do not fit becomes bf16. Packed weights give the bits of the folder."""
+    source = GOLDEN / "deepseek_v3_fp8"
+    outputs = {}
+    for kind, bound in (("bf16", 1), ("int8", 2), ("packed", 1)):
+        folder = tmp_path / kind
+        done = subprocess.run([EVAL.parent / "retro-convert", source, folder, "--to", kind], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        shutil.copy(source / "cases.safetensors", folder)
+        done = subprocess.run([EVAL, "parity", "--tolerance", str(bound), folder], capture_output=True, text=True)
+        assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout + done.stderr
+        outputs[kind] = done.stdout.replace(str(folder), "")
+    tensors = read_tensors(tmp_path / "int8/model.safetensors")
+    assert tensors["model.layers.0.self_attn.kv_b_proj.weight"][0] == "BF16" and tensors["model.layers.0.self_attn.o_proj.weight"][0] == "I8"
+    assert not any(name.endswith("_scale_inv") for name in tensors)
+    done = subprocess.run([EVAL, "parity", "--tolerance", "1", source], capture_output=True, text=True)
+    assert outputs["bf16"] == outputs["packed"] == done.stdout.replace(str(source), "")
+
+
 def test_window_that_is_off(tmp_path):
     """use_sliding_window decides, whatever sliding_window says."""
     plain = copy_family("qwen2_bf16", tmp_path, use_sliding_window=False, sliding_window=2, max_window_layers=0)

@@ -21,8 +21,8 @@ VARIANTS = ["generic"] + [v for v, flag in NEEDS.items() if flag in FLAGS]
 
 
 def dtype_of(folder):
-    """References of bf16 weights, and of those in four bits, are f32 arithmetic."""
-    return ("--set", "model.dtype=f32") if folder.name.endswith(("_bf16", "_mxfp4")) else ()
+    """References of bf16 weights, and of those in eight or four bits, are f32 arithmetic."""
+    return ("--set", "model.dtype=f32") if folder.name.endswith(("_bf16", "_mxfp4", "_fp8")) else ()
 
 
 def parity(*arguments, cpu=None):

@@ -159,6 +159,8 @@ FAMILIES = {
                                         n_group=3, topk_group=2, rms_norm_eps=1e-4)),
     "deepseek_v3_stacked": ("deepseek_v3", dict(LATENT | dict(num_hidden_layers=2, n_routed_experts=4), q_lora_rank=None, n_group=1, topk_group=1,
                                                 norm_topk_prob=False, rope_interleave=False, attention_bias=True)),
+    "deepseek_v3_fp8": ("deepseek_v3", dict(LATENT | dict(kv_lora_rank=136, qk_nope_head_dim=40, v_head_dim=24, num_hidden_layers=2, n_routed_experts=4),
+                                            **rope("default"), hidden_size=160, q_lora_rank=20, n_group=1, topk_group=1)),
     "glm4_moe_lite": ("glm4_moe_lite", dict(LATENT | dict(mlp_layer_types=["dense", "sparse", "dense"]), **rope("default"), q_lora_rank=20, n_group=1,
                                             topk_group=1, num_hidden_layers=3, v_head_dim=28)),
     "glm4_moe_lite_stacked": ("glm4_moe_lite", dict(LATENT | dict(num_hidden_layers=2, n_routed_experts=6), q_lora_rank=20, n_group=3, topk_group=2,
@@ -233,6 +235,45 @@ def write_published(model, folder):
     config |= {"dtype": "bfloat16", "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [
         "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def to_squares(w):
+    """A matrix as e4m3 numbers with a factor for each square of 128: both, and the numbers that they stand for."""
+    rows, cols = w.shape
+    padded = torch.nn.functional.pad(w, (0, -cols % 128, 0, -rows % 128))
+    squares = padded.reshape(padded.shape[0] // 128, 128, padded.shape[1] // 128, 128)
+    factors = squares.abs().amax((1, 3)) / 448
+    codes = (squares / factors[:, None, :, None]).to(torch.float8_e4m3fn)
+    back = (codes.float() * factors[:, None, :, None]).reshape(padded.shape)[:rows, :cols]
+    return codes.reshape(padded.shape)[:rows, :cols].contiguous(), factors, back
+
+
+def in_squares(name):
+    return ".layers." in name and name.endswith((".weight", ".gate_up_proj", ".down_proj")) and "norm" not in name and not name.endswith("mlp.gate.weight")
+
+
+@torch.no_grad()
+def publish_fp8(model):
+    """The form in which DeepSeek-V3 is published; gate and up of an expert are matrices of their own."""
+    for name, p in model.named_parameters():
+        p.copy_(p.bfloat16().float())
+        for one in (p if p.dim() == 3 else [p]) if in_squares(name) else []:
+            for half in one.chunk(2) if name.endswith("gate_up_proj") else [one]:
+                half.copy_(to_squares(half)[2])
+
+
+def write_published_fp8(folder):
+    tensors = {}
+    for name, t in safetensors.torch.load_file(folder / "model.safetensors").items():
+        if in_squares(name):
+            tensors[name], tensors[name + "_scale_inv"], _ = to_squares(t)
+        else:
+            tensors[name] = t.contiguous() if name.endswith("e_score_correction_bias") else t.bfloat16().contiguous()
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    for path in folder.glob("config*.json"):
+        config = json.loads(path.read_text())
+        config["quantization_config"] = {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}
+        path.write_text(json.dumps(config, indent=2) + "\n")
 
 
 @torch.no_grad()
@@ -352,6 +393,9 @@ def make_folder(folder, model_type, options, seed):
     published = folder.name.endswith("_mxfp4")
     if published:
         publish(model)
+    squares = folder.name.endswith("_fp8")
+    if squares:
+        publish_fp8(model)
     data = make_cases(model, np.random.Generator(np.random.PCG64(seed)))
 
     # Experts are taken apart when they are saved, but in folders that hold what the model has in memory.
@@ -371,6 +415,8 @@ def make_folder(folder, model_type, options, seed):
     old = words_of_4(written)
     expect_same(model, folder, type(config)(**old), data)
     (folder / "config_v4.json").write_text(json.dumps(old, indent=2) + "\n")
+    if squares:  # behind the comparisons: transformers reads such files on GPUs alone
+        write_published_fp8(folder)
     for path in folder.iterdir():
         path.chmod(0o644)
 

@@ -150,7 +150,7 @@ static void test_damage(void **state) {
         {"{\"t\":{}}", 0, STATUS_CORRUPT, "\"dtype\" is not a string"},
         {"{\"__metadata__\":{\"a\":1}}", 0, STATUS_CORRUPT, "__metadata__"},
         {"{\"__metadata__\":[]}", 0, STATUS_CORRUPT, "__metadata__"},
-        {ONE("F8_E4M3", "[1]", "[0,1]"), 1, STATUS_UNSUPPORTED, "F8_E4M3"},
+        {ONE("F8_E5M2", "[1]", "[0,1]"), 1, STATUS_UNSUPPORTED, "F8_E5M2"},
         {ONE("f32", "[1]", "[0,4]"), 4, STATUS_UNSUPPORTED, "f32"},
         {ONE("F32", "1", "[0,4]"), 4, STATUS_CORRUPT, "\"shape\" is not a list"},
         {ONE("F32", "[1.0]", "[0,4]"), 4, STATUS_CORRUPT, "not a whole number"},

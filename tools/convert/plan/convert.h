@@ -36,6 +36,7 @@ struct convert_options {
 /* One tensor of the model and what becomes of it. */
 struct change {
     const struct stored_tensor *stored;
+    const struct stored_tensor *scales; /* of e4m3 numbers, which are read as bf16; else NULL */
     enum tensor_role role;
     const struct weight *weight; /* that it fills in the model that was opened to convert */
     int64_t rows, cols;          /* of weights, as they are converted; a vector is one column */

@@ -7,6 +7,7 @@
 
 #include "config/base/buffer.h"
 #include "retro/model/packed.h"
+#include "retro/weights/fp8_blocks.h"
 #include "retro/weights/gguf_blocks.h"
 #include "tools/convert/plan/convert.h"
 
@@ -39,6 +40,16 @@ static bool is_mxfp4(const struct weights *weights, const struct stored_tensor *
     return stored->dtype == STORED_U8 && scales && scales->dtype == STORED_U8;
 }
 
+static const struct stored_tensor *scales_of(const struct weights *weights,
+                                             const struct stored_tensor *stored) {
+    struct buffer name = {0};
+    buffer_printf(&name, "%s" FP8_SCALES, stored->name);
+    const struct stored_tensor *scales = weights_find(weights, name.data);
+    buffer_free(&name);
+    CHECK(scales != NULL); /* or the model would not have opened */
+    return scales;
+}
+
 static enum dtype dtype_of(const struct weights *weights, const struct stored_tensor *stored) {
     if (is_mxfp4(weights, stored)) return DTYPE_MXFP4;
     switch (stored->dtype) {
@@ -47,6 +58,7 @@ static enum dtype dtype_of(const struct weights *weights, const struct stored_te
         case STORED_I8: return DTYPE_INT8;
         case STORED_U8: return DTYPE_INT4;
         case STORED_BLOCKS: return stored->form->dtype;
+        case STORED_F8_E4M3: return DTYPE_BF16;
         default: return DTYPE_F32; /* the model was opened, so it is one of these */
     }
 }
@@ -100,8 +112,10 @@ static void add_change(struct conversion *conversion, const struct loaded_tensor
                               .role = tensor->role,
                               .weight = tensor->weight,
                               .from = dtype_of(conversion->weights, stored)};
+    if (stored->dtype == STORED_F8_E4M3) change->scales = scales_of(conversion->weights, stored);
     take_shape(change, stored);
-    bool columns = tensor->transposed && !stored->turned && !dtype_quantised(change->from);
+    bool columns =
+        tensor->transposed && !stored->turned && !change->scales && !dtype_quantised(change->from);
     int64_t n_in = columns ? change->rows : change->cols;
     bool stays = tensor->role == TENSOR_OTHER || conversion_keeps(options, tensor->name) ||
                  (dtype_quantised(options->dtype) && n_in % QUANTISE_BLOCK != 0);
@@ -133,7 +147,7 @@ static enum status check_sense(const struct conversion *conversion,
     int changed = 0;
     for (int i = 0; i < conversion->n; i++) {
         const struct change *change = &conversion->changes[i];
-        if (change->to == change->from) continue;
+        if (change->to == change->from && !change->scales) continue;
         changed++;
         if (dtype_quantised(change->from) && dtype_quantised(change->to))
             return error_set(e, STATUS_INVALID,
@@ -219,6 +233,16 @@ static size_t bytes_of(const struct change *change, enum dtype dtype) {
     return matrix_bytes(dtype, (size_t)change->rows * (size_t)change->cols);
 }
 
+/* Whether it is written as it is stored. */
+static bool is_kept(const struct change *change) {
+    return change->to == change->from && !change->scales;
+}
+
+static size_t bytes_before(const struct change *change) {
+    if (!change->scales) return bytes_of(change, change->from);
+    return change->stored->bytes + change->scales->bytes;
+}
+
 void conversion_print(const struct conversion *conversion) {
     if (conversion->n == 0 && conversion->weights) {
         printf("%.2f MB of weights in their own types\n",
@@ -238,22 +262,21 @@ void conversion_print(const struct conversion *conversion) {
     for (int i = 0; i < conversion->n; i++) {
         const struct change *change = &conversion->changes[i];
         char shape[40], type[20];
-        before += bytes_of(change, change->from);
+        before += bytes_before(change);
         after += bytes_of(change, change->to);
-        if (change->to == change->from) continue;
+        if (is_kept(change)) continue;
         snprintf(shape, sizeof shape, "[%lld, %lld]", (long long)change->rows,
                  (long long)change->cols);
-        snprintf(type, sizeof type, "%s > %s", dtype_name(change->from), dtype_name(change->to));
+        snprintf(type, sizeof type, "%s > %s", change->scales ? "fp8" : dtype_name(change->from),
+                 dtype_name(change->to));
         printf("%-64s %16s %-13s %10.1f %10.1f %9.3f%% %8.2g\n", change->stored->name, shape, type,
-               1e-3 * (double)bytes_of(change, change->from),
-               1e-3 * (double)bytes_of(change, change->to),
+               1e-3 * (double)bytes_before(change), 1e-3 * (double)bytes_of(change, change->to),
                100 * deviation_relative(&change->deviation), change->deviation.largest);
         all.squared += change->deviation.squared;
         all.total += change->deviation.total;
     }
     int kept = 0;
-    for (int i = 0; i < conversion->n; i++)
-        kept += conversion->changes[i].to == conversion->changes[i].from;
+    for (int i = 0; i < conversion->n; i++) kept += is_kept(&conversion->changes[i]);
     printf(
         "%d tensors converted, relative error %.3f %%; %d kept as they are; %.2f MB before, %.2f "
         "MB after\n",

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config/base/buffer.h"
+#include "retro/weights/fp8_blocks.h"
 #include "retro/weights/gguf_blocks.h"
 #include "tools/convert/sink/sink.h"
 
@@ -42,10 +43,11 @@ static const void *plane_of(const struct conversion *conversion, const struct ch
         ->data; /* there, or the model would not have opened */
 }
 
-/* Whether a tensor lies in the source as its file holds it: all but those of GGUF files that have
- * an order or blocks of their own. */
+/* Whether a tensor lies in the source as it may be written: all but those of GGUF files that have
+ * an order or blocks of their own, and e4m3 numbers. */
 static bool lies_ready(const struct stored_tensor *stored) {
-    return !stored->form && !stored->turned && rows_in_order(stored);
+    return !stored->form && !stored->turned && stored->dtype != STORED_F8_E4M3 &&
+           rows_in_order(stored);
 }
 
 /* Row i of a tensor of GGUF's. */
@@ -70,6 +72,8 @@ static void read_row(float *w, const struct change *change, void *const source[M
     int n = (int)change->cols;
     if (change->by_column)
         read_column(w, change, source[0], i);
+    else if (change->scales)
+        fp8_row_widen(w, DTYPE_F32, change->stored, change->scales, i, n);
     else if (change->stored->form)
         blocks_widen(w, change->stored->form, gguf_row(change, i), n);
     else if (!lies_ready(change->stored))

@@ -1,0 +1,17 @@
+/* retro/weights/fp8_blocks.h: matrices of e4m3 numbers (a sign, 4 bits of exponent, 3 of mantissa,
+ * no infinity) with a factor for each square of FP8_BLOCK x FP8_BLOCK, as DeepSeek-V3 publishes its
+ * weights: the tensor NAME.weight, and its factors in NAME.weight_scale_inv. */
+#pragma once
+
+#include "kernels/tensor.h"
+#include "retro/weights/weights.h"
+
+enum { FP8_BLOCK = 128 };
+#define FP8_SCALES "_scale_inv"
+
+static inline int fp8_blocks(int n) { return (n + FP8_BLOCK - 1) / FP8_BLOCK; }
+float e4m3_to_f32(uint8_t bits);
+/* The n columns of a stored row as `dtype`, which is f32, f16 or bf16: the product is made in f32
+ * and rounded once. `scales` is f32, f16 or bf16. */
+void fp8_row_widen(void *to, enum dtype dtype, const struct stored_tensor *stored,
+                   const struct stored_tensor *scales, int64_t row, int n);
