@@ -166,8 +166,8 @@ def delta_tensors(config):
         yield linear + "out_proj.weight", matrix(d, values)
 
 
-def write_states(path, config, tensors):
-    """A random model with states: its answers repeat themselves."""
+def write_random(path, config, tensors):
+    """A random model, which keeps states or latents: its answers repeat themselves."""
     if not path.exists():
         downloaded.write_folder(path, {})
         for shard in path.glob("model*"):
@@ -182,15 +182,46 @@ def make_delta(folder):
               "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 64, "vocab_size": downloaded.VOCAB,
               "max_position_embeddings": 2048, "full_attention_interval": 2, "linear_num_key_heads": 2,
               "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4}
-    return write_states(folder / "delta", config, dict(delta_tensors(config)))
+    return write_random(folder / "delta", config, dict(delta_tensors(config)))
 
 
 def make_convolution(folder):
-    return write_states(folder / "convolution", state_models.CONVOLUTION, state_models.convolution_tensors(downloaded.VOCAB))
+    return write_random(folder / "convolution", state_models.CONVOLUTION, state_models.convolution_tensors(downloaded.VOCAB))
 
 
 def make_space(folder):
-    return write_states(folder / "space", state_models.SPACE, state_models.space_tensors(downloaded.VOCAB))
+    return write_random(folder / "space", state_models.SPACE, state_models.space_tensors(downloaded.VOCAB))
+
+
+def latent_tensors(config):
+    """Random weights of DeepSeek-V3's kind, without experts."""
+    draw, d = np.random.default_rng(8), config["hidden_size"]
+    heads, rank, turned = config["num_attention_heads"], config["kv_lora_rank"], config["qk_rope_head_dim"]
+    plain, value = config["qk_nope_head_dim"], config["v_head_dim"]
+
+    def matrix(rows, columns):
+        return draw.standard_normal((rows, columns)) / np.sqrt(columns)
+
+    yield "model.embed_tokens.weight", matrix(config["vocab_size"], d) * 4
+    yield "lm_head.weight", matrix(config["vocab_size"], d) * 3
+    yield "model.norm.weight", np.ones(d)
+    for i in range(config["num_hidden_layers"]):
+        layer = f"model.layers.{i}."
+        for name, rows, columns in (("q_proj", heads * (plain + turned), d), ("kv_a_proj_with_mqa", rank + turned, d),
+                                    ("kv_b_proj", heads * (plain + value), rank), ("o_proj", d, heads * value)):
+            yield f"{layer}self_attn.{name}.weight", matrix(rows, columns)
+        yield layer + "self_attn.kv_a_layernorm.weight", np.ones(rank)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            yield f"{layer}{name}.weight", np.ones(d)
+        for name, rows, columns in (("gate_proj", 64, d), ("up_proj", 64, d), ("down_proj", d, 64)):
+            yield f"{layer}mlp.{name}.weight", matrix(rows, columns)
+
+
+def make_latent(folder):
+    config = {"model_type": "deepseek_v3", "num_hidden_layers": 3, "first_k_dense_replace": 3, "hidden_size": 64, "num_attention_heads": 4,
+              "intermediate_size": 64, "vocab_size": downloaded.VOCAB, "max_position_embeddings": 2048, "q_lora_rank": None,
+              "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24}
+    return write_random(folder / "latent", config, dict(latent_tensors(config)))
 
 
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
@@ -205,4 +236,5 @@ MODELS = {
     "delta": make_delta,
     "convolution": make_convolution,
     "space": make_space,
+    "latent": make_latent,
 }

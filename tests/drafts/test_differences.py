@@ -61,9 +61,9 @@ def test_guesses_change_nothing(tmp_path):
     assert other.returncode == 1 and json.loads(other.stdout.splitlines()[0].split("differ: ")[1])["prompt"]
 
 
-@pytest.mark.parametrize("model", ["delta", "convolution", "space"])
+@pytest.mark.parametrize("model", ["delta", "convolution", "space", "latent"])
 def test_states_change_nothing(tmp_path, model):
-    """States that are kept and drafts that are replayed, or neither."""
+    """Of models with states and with latents: what is kept and drafts that are replayed, or neither."""
     done = compare(tmp_path, "--one", "server.drafts=always", "--other", "server.prefix_cache_mb=0", "--answers", "60", model=model)
     assert done.returncode == 0, done.stdout + done.stderr
     total = done.stdout.splitlines()[-1].split()

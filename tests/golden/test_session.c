@@ -217,6 +217,15 @@ static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     check_folder("tests/golden/hf/nemotron_h_moe", DTYPE_F32);
 }
 
+/* A token's latent is all that a layer keeps of it. */
+static void test_latents_are_one_row(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, "tests/golden/hf/deepseek_v3", DTYPE_F32, MAX_LENGTH);
+    assert_int_equal(model_info(f.model)->cache_row_bytes, 3 * (24 + 8) * sizeof(float));
+    fixture_close(&f);
+}
+
 /* More closed chunks in one step than the encoder takes at once give the bits of single steps. */
 static void test_long_prompt_closes_many_chunks(void **state) {
     (void)state;
@@ -431,6 +440,7 @@ int main(void) {
         cmocka_unit_test(test_batch_is_bitwise_alone),
         cmocka_unit_test(test_batch_of_decoders_is_bitwise_alone),
         cmocka_unit_test(test_long_prompt_closes_many_chunks),
+        cmocka_unit_test(test_latents_are_one_row),
         cmocka_unit_test(test_limits_touch_nothing),
         cmocka_unit_test(test_zero_centred_gamma),
         cmocka_unit_test(test_mismatch_is_named),
