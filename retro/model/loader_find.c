@@ -139,16 +139,9 @@ static bool lies_turned(const struct stored_tensor *stored) {
 }
 
 static bool scales_finite(const struct stored_tensor *scales) {
-    enum dtype dtype = scales->dtype == STORED_F16    ? DTYPE_F16
-                       : scales->dtype == STORED_BF16 ? DTYPE_BF16
-                                                      : DTYPE_F32;
-    const char *values = scales->data;
     bool finite = true;
-    for (size_t i = 0; i < scales->elements; i++) {
-        float scale;
-        dtype_convert(&scale, DTYPE_F32, values + i * dtype_bytes(dtype), dtype, 1);
-        finite = finite && isfinite(scale);
-    }
+    for (size_t i = 0; i < scales->elements; i++)
+        finite = finite && isfinite(fp8_scale(scales, (int64_t)i));
     return finite;
 }
 

@@ -10,8 +10,9 @@ enum { FP8_BLOCK = 128 };
 #define FP8_SCALES "_scale_inv"
 
 static inline int fp8_blocks(int n) { return (n + FP8_BLOCK - 1) / FP8_BLOCK; }
-float e4m3_to_f32(uint8_t bits);
+/* Factor `at` of scales, which are f32, f16 or bf16. */
+float fp8_scale(const struct stored_tensor *scales, int64_t at);
 /* The n columns of a stored row as `dtype`, which is f32, f16 or bf16: the product is made in f32
- * and rounded once. `scales` is f32, f16 or bf16. */
+ * and rounded once. */
 void fp8_row_widen(void *to, enum dtype dtype, const struct stored_tensor *stored,
                    const struct stored_tensor *scales, int64_t row, int n);
