@@ -3,7 +3,9 @@
 #include "retrieval/collection.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "config/base/lookup.h"
 #include "retrieval/filter/scope.h"
 
 static enum status refuse_folder_work(struct error *e) {
@@ -26,6 +28,8 @@ enum status collection_compact(struct collection *collection, const atomic_bool 
 }
 
 /* Ids. */
+
+uint64_t collection_hash_id(const char *id) { return lookup_hash(id, strlen(id)); }
 
 /* Documents with the ids that they are stored under. */
 struct resolved {

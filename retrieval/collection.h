@@ -5,6 +5,7 @@
  * above the table, once. */
 #pragma once
 
+#include "config/base/buffer.h"
 #include "retrieval/embedder.h"
 #include "retrieval/snapshot.h"
 
@@ -171,6 +172,8 @@ struct collection_ops {
                     struct document_put *puts, int n);
     enum status (*remove)(struct collection *collection, const struct filter *filter,
                           const char *id, struct error *e);
+    /* collection_list_gone; NULL: changes are not noticed. */
+    bool (*list_gone)(struct collection *collection, int64_t *position, struct buffer *ids);
     /* A folder alone does these; NULL elsewhere. */
     void (*follow_embedders)(struct collection *collection, const struct embedder_source *source,
                              struct held_embedder *first);
@@ -223,6 +226,19 @@ enum status collection_count_changes(struct collection *collection, struct colle
 /* store_compact. */
 enum status collection_compact(struct collection *collection, const atomic_bool *cancelled,
                                struct error *e);
+
+/* Appends to `ids` the collection_hash_id, uint64_t each, of all documents that were deleted or
+ * replaced by another content since *position, which moves on to the newest snapshot; from 0 on:
+ * since the collection was opened. An id may come more than once. False: so many went that they are
+ * not remembered one by one, or the collection has turned to what another program has written; then
+ * any document may have gone. In Milvus nothing is noticed: true, and no ids. */
+static inline bool collection_list_gone(struct collection *collection, int64_t *position,
+                                        struct buffer *ids) {
+    return collection->ops->list_gone == NULL ||
+           collection->ops->list_gone(collection, position, ids);
+}
+/* By a secret of this process, so that nobody can choose ids that meet. */
+uint64_t collection_hash_id(const char *id);
 
 /* Ids, here and below, are those that clients of the filter say and are shown (filter/scope.h): a
  * document that is stored under the filter's own id, else one that is stored under the id as it is,

@@ -170,6 +170,10 @@ static void take_away(struct epoch *epoch, int64_t place, uint64_t when) {
     int64_t n_documents = disk_generation_info(epoch->generation)->n_documents;
     struct stored_document document = epoch_document(epoch, place);
     set_gone(epoch, place, when);
+    if (epoch->told) {
+        epoch->told->ids[epoch->told->n % GONE_MOST] = collection_hash_id(document.id);
+        epoch->told->n++;
+    }
     epoch->n_there--;
     epoch->n_chunks_there -= document.n_chunks;
     if (place >= n_documents) return;

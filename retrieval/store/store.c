@@ -211,6 +211,19 @@ static enum status find_document(struct collection *collection, const struct fil
                       : error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
 }
 
+static bool list_gone(struct collection *collection, int64_t *position, struct buffer *ids) {
+    struct store *store = store_of(collection);
+    pthread_mutex_lock(&store->lock);
+    store_refresh(store);
+    const struct gone_documents *gone = &store->gone;
+    bool known = gone->n - *position <= GONE_MOST;
+    for (int64_t i = *position; known && i < gone->n; i++)
+        buffer_append(ids, &gone->ids[i % GONE_MOST], sizeof *gone->ids);
+    *position = gone->n;
+    pthread_mutex_unlock(&store->lock);
+    return known;
+}
+
 static enum status shows_all(struct collection *collection, const struct filter *filter,
                              const char *const *ids, int n, bool *shows, struct error *e) {
     struct store *store = store_of(collection);
@@ -247,6 +260,8 @@ enum status epoch_load(struct epoch **out, struct disk_generation *generation,
 }
 
 void store_turn(struct store *store, struct epoch *epoch, const struct change_log_end *end) {
+    if (store->epoch) store->epoch->told = NULL;
+    epoch->told = &store->gone;
     epoch->older = store->epoch;
     store->epoch = epoch;
     store->end = *end;
@@ -366,6 +381,7 @@ enum status store_open(struct collection **out, const char *dir, struct error *e
                                               .has_all = store_has_all,
                                               .put_all = store_put_all,
                                               .remove = store_remove,
+                                              .list_gone = list_gone,
                                               .move = move_index,
                                               .follow_embedders = store_follow_embedders,
                                               .changes = count_changes,

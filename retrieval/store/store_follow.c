@@ -61,6 +61,7 @@ static bool take_followed(struct store *store, struct epoch *epoch,
         return false;
     if (is_of(store->epoch, now) && !store->astray) return false;
     store_turn(store, epoch, end);
+    store->gone.n += GONE_MOST + 1; /* nobody can tell what has gone */
     return true;
 }
 

@@ -38,6 +38,14 @@ struct logged_document {
 /* They lie in pages that stay where they are, so snapshots read them without a lock. */
 enum { LOG_PAGE = 1024, LOG_PAGES = 4096 };
 
+/* Documents that went lately, by the hashes of their ids (collection_list_gone), under the lock of
+ * struct store. */
+enum { GONE_MOST = 4096 };
+struct gone_documents {
+    uint64_t ids[GONE_MOST]; /* a ring */
+    int64_t n;               /* so far */
+};
+
 /* A generation and the changes since. Compaction begins a new epoch; snapshots hold theirs. */
 struct epoch {
     atomic_int holders;
@@ -59,6 +67,8 @@ struct epoch {
     int64_t n_there, n_chunks_there; /* documents and chunks in the newest snapshot */
     int32_t max_token;
     struct epoch *older; /* the one before, as long as a snapshot holds it */
+    struct gone_documents
+        *told; /* of each document that goes; NULL: it is not the store's newest */
 };
 
 struct store_snapshot {
@@ -87,6 +97,7 @@ struct store {
     struct epoch
         *epoch; /* and behind it older ones: what is deleted goes from their snapshots too */
     struct store_snapshot *newest;
+    struct gone_documents gone;
     struct change_log_end end;     /* of the changes that the epoch has */
     struct embedder_source source; /* open is NULL: embedders are not followed */
     struct refused_generation {
