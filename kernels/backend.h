@@ -489,6 +489,8 @@ static inline void backend_download(struct backend *backend, void *host, const v
                                     size_t bytes) {
     backend->ops->download(backend, host, device, bytes);
 }
+/* Device memory becomes zeros. */
+void backend_wipe(struct backend *backend, void *device, size_t bytes);
 
 /* Each wrapper checks shapes (backend.c), then calls the device unless an earlier op failed. */
 #define OPERATION_WRAPPER(name) void backend_##name(struct backend *b, const struct name##_args *a);

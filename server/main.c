@@ -441,6 +441,7 @@ int main(int argc, char **argv) {
         status = quick_start_begin(&start, &server.config, &e);
     if (status == STATUS_OK && action != CLI_EXIT) {
         signal(SIGPIPE, SIG_IGN);
+        signal(SIGXFSZ, SIG_IGN); /* a file over a limit is a failed write */
         signal(SIGBUS, explain_bus_error);
         log_set_level((enum log_level)server.config.log.level);
         log_set_format((enum log_format)server.config.log.format);

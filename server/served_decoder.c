@@ -39,6 +39,7 @@ enum status served_engine_options(struct engine_options *options, const struct c
                      .max_earlier = config->retrieval.conversation_tokens,
                      .max_pictures = config->retrieval.prompt_pictures},
         .micro_batch_rows = config->parallel.micro_batch_rows,
+        .cache_folder_bytes = (int64_t)config->server.cache_folder_mb * 1000000,
         .view_seconds = 0.1,
     };
     return check_context(config, info, &options->max_context, e);
@@ -191,8 +192,9 @@ static enum status open_with_prefixes(struct decoder_part *part, const struct co
     }
     options->prefixes = prefixes;
     options->n_prefixes = list.n;
-    bool stores = list.n > 0 && files.folder[0] && world->size == 1;
-    if (stores)
+    options->cache_folder = config->server.cache_folder;
+    bool stores = (list.n > 0 && files.folder[0]) || options->cache_folder[0];
+    if (stores && world->size == 1)
         options->identity =
             prefixes_identity(part->path, world, model_info(options->model), options->backend);
     if (status == STATUS_OK) status = engine_open(&part->engine, options, e);
@@ -211,6 +213,7 @@ static enum status open_engine(struct decoder_part *part, const struct config *c
     options.backend = part->opened.backend;
     options.tokenizer = part->tokenizer;
     options.retrieval = part->retrieval;
+    options.collection = part->documents.collection;
     options.picture_input = part->picture_input.model ? &part->picture_input : NULL;
     options.pictures = part->pictures;
     options.passages.words = &part->picture_input.words;

@@ -99,6 +99,15 @@ enum status backend_alloc(struct backend *backend, void **out, size_t bytes, con
                      1e-6 * (double)bytes);
 }
 
+void backend_wipe(struct backend *backend, void *device, size_t bytes) {
+    static const char zeros[1 << 16];
+    for (size_t done = 0; done < bytes; done += sizeof zeros) {
+        size_t left = bytes - done;
+        backend_upload(backend, (char *)device + done, zeros,
+                       left < sizeof zeros ? left : sizeof zeros);
+    }
+}
+
 enum status backend_pack(struct backend *backend, struct weight *weight,
                          const struct host_matrix *host, struct error *e) {
     CHECK(weight->n_out > 0 && weight->n_in > 0 && host->values != NULL);

@@ -20,6 +20,8 @@
 enum { RETRY_LEAST = 1, RETRY_MOST = 60 };
 /* How late a deadline may be seen while nothing is computed. */
 static const double DEADLINE_SECONDS = 0.2;
+/* How long the text of a document that went may stay while nobody asks anything. */
+static const double GONE_SECONDS = 0.5;
 
 /* The loop. */
 
@@ -56,6 +58,8 @@ static bool engine_tell(struct engine *engine) {
 static void engine_rest(struct engine *engine) {
     if (engine->n_active > 0)
         bell_wait_for(&engine->bell, DEADLINE_SECONDS);
+    else if (engine_watches_documents(engine))
+        bell_wait_for(&engine->bell, GONE_SECONDS);
     else
         bell_wait(&engine->bell);
 }
@@ -190,6 +194,7 @@ enum status engine_open(struct engine **out, const struct engine_options *option
     if (status == STATUS_OK) {
         status = engine_pin_prefixes(engine, e);
     }
+    if (status == STATUS_OK) status = engine_open_blocks(engine, e);
     if (status == STATUS_OK) {
         session_pool_watch(engine->pool, engine_step_abandoned, engine);
         status = start_thread(engine, e);
@@ -209,11 +214,13 @@ void engine_stop(struct engine *engine) {
     bell_ring(&engine->bell);
     pthread_join(engine->thread, NULL);
     engine->running = false;
+    engine_stop_blocks(engine);
 }
 
 void engine_close(struct engine *engine) {
     if (engine == NULL) return;
     engine_stop(engine);
+    engine_close_blocks(engine);
     session_pool_close(engine->pool);
     queue_close(&engine->submitted);
     queue_close(&engine->answered);
@@ -325,6 +332,7 @@ void engine_metrics_read(struct engine *engine, struct engine_metrics *out) {
     pthread_mutex_lock(&engine->lock);
     *out = engine->told;
     pthread_mutex_unlock(&engine->lock);
+    if (engine->blocks) out->files = block_store_counts(engine->blocks);
 }
 
 size_t engine_bytes(const struct engine *engine) { return session_pool_bytes(engine->pool); }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "retro/text/tokenizer.h"
+#include "server/blocks/block_store.h"
 #include "server/host/options/server_options.h"
 #include "server/host/prompt/passages.h"
 #include "server/host/prompt/picture_input.h"
@@ -57,6 +58,9 @@ struct engine_options {
     double view_seconds; /* of pictures between two steps, at most; but one layer of the tower at
                             least */
     uint64_t identity;   /* of model, program and device: whose rows the files have */
+    struct collection *collection; /* that is searched; NULL: none is */
+    const char *cache_folder;      /* keeps blocks of rows; "": none are */
+    int64_t cache_folder_bytes;    /* of files in it, at most */
 };
 
 struct engine_counts {
@@ -76,9 +80,11 @@ struct engine_metrics {
     struct session_blocks blocks; /* of keys and values */
     int64_t prefix_queries;       /* tokens of prompts that were looked for among kept rows */
     int64_t prefix_hits;          /* of these, tokens whose rows were taken over */
-    int64_t passages_kept;        /* of earlier turns, in prompts of their conversations */
-    int64_t passages_again;       /* that were found again and named by their numbers */
-    int64_t passages_gone;        /* that were not shown again: they had changed or gone */
+    int64_t file_hits;            /* of these, tokens whose rows were read from files */
+    struct block_store_counts files;
+    int64_t passages_kept;  /* of earlier turns, in prompts of their conversations */
+    int64_t passages_again; /* that were found again and named by their numbers */
+    int64_t passages_gone;  /* that were not shown again: they had changed or gone */
     struct draft_counts drafts;
     int64_t lookups_ahead; /* of neighbours of chunks that were not complete yet */
     int64_t lookups_used;  /* of these, those whose chunk became what was foretold */

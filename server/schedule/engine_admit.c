@@ -87,6 +87,7 @@ void engine_receive(struct engine *engine, bool drop_all) {
     struct engine_sequence *sequence;
     while ((submission = queue_take(&engine->submitted)) != NULL)
         accept_submission(engine, submission);
+    engine_forget_gone(engine); /* what these requests were sent after */
     while ((sequence = queue_take(&engine->answered)) != NULL) engine_accept(sequence);
     drop(engine, drop_all);
 }

@@ -122,6 +122,9 @@ static void accept_neighbors(struct engine_sequence *sequence) {
         const struct hits *found = &lookup->hits[j];
         sequence->lookup.neighbors[sequence->lookup.n_neighbors] =
             (struct neighbor_tokens){.ids = found->ids, .k = found->n};
+        engine_read_hits(
+            sequence, found->list, found->n,
+            grid_end(sequence->sequence->answer.grid, sequence->lookup.n_neighbors) - 1);
         sequence->lookup.n_neighbors++;
         if (e.status == STATUS_OK)
             engine_quote_neighbors(sequence, sequence->lookup.n_neighbors - 1, &e);
@@ -152,10 +155,11 @@ void engine_close_prompt(struct engine_sequence *sequence) {
                         answer->n_chunks ? grid_complete(answer->grid, sequence->n_rows) : 0);
 }
 
-/* The lookup of a sequence that left is done. */
+/* The answer that a sequence was waiting for when it left is there. */
 static void forget_neighbors(struct engine_sequence *sequence) {
     struct lookup *lookup = &sequence->lookup.job;
-    for (int j = 0; j < lookup->n && lookup->status == STATUS_OK; j++) hits_free(&lookup->hits[j]);
+    bool found = lookup->status == STATUS_OK && !sequence->blocks.loading;
+    for (int j = 0; j < lookup->n && found; j++) hits_free(&lookup->hits[j]);
     sequence->engine->n_left--;
     engine_sequence_free(sequence);
 }
@@ -187,7 +191,9 @@ void engine_accept(struct engine_sequence *sequence) {
         look_up_chunks(sequence, sequence->lookup.n_neighbors, 1);
         return;
     }
-    if (sequence->parked_for == PARKED_FOR_PICTURES)
+    if (sequence->parked_for == PARKED_FOR_BLOCKS)
+        engine_accept_blocks(sequence);
+    else if (sequence->parked_for == PARKED_FOR_PICTURES)
         engine_accept_pictures(sequence);
     else if (sequence->lookup.job.status && !goes_without(sequence))
         engine_sequence_finish(sequence, FINISH_ERROR, &sequence->lookup.job.error);

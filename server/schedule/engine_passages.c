@@ -222,6 +222,7 @@ static void restart(struct engine_sequence *sequence, int32_t *rows, int n,
             grid_complete(answer->grid, n + sequence->sequence->asked.max_tokens - sequence->n_ids);
     }
     session_rewind(sequence->session, kept, engine_sequence_grid(sequence));
+    session_move_documents(sequence->session, n - sequence->n_ids);
     sequence->prefix.begun = false;
 }
 
@@ -276,6 +277,25 @@ static enum status count_before(const struct engine_sequence *sequence,
     return status;
 }
 
+/* Documents whose passages stand in the prompt, from the row on where they do: the turn's own from
+ * row `before` on, and those of all earlier turns from where the first of them stands. Rows of a
+ * decoder that an encoder reads for depend on passages from the first one on. */
+static void note_documents(struct engine_sequence *sequence, const struct composition *composition,
+                           const struct hits *hits, int before) {
+    const struct sequence_request *asked = &sequence->sequence->asked;
+    const struct earlier_passages *earlier = &composition->earlier;
+    const struct tokens *all = &composition->all;
+    bool encodes = asked->n_source > 0;
+    int first = encodes ? 0 : count_same(all, all->n, asked->prompt, asked->n_prompt);
+    engine_read_hits(sequence, earlier->list, earlier->n, min_int(first, before));
+    engine_read_hits(sequence, hits->list, hits->n - hits->n_again, encodes ? 0 : before);
+}
+
+/* Whether somebody asks where passages stand. */
+static bool places_count(const struct engine_sequence *sequence) {
+    return sequence->sequence->asked.told_rows != TOLD_NO_ROWS || sequence->engine->documents;
+}
+
 /* Puts passages into the prompt; *hits becomes those that are there. */
 static enum status read_passages(struct engine_sequence *sequence, struct hits *hits,
                                  struct error *e) {
@@ -283,7 +303,7 @@ static enum status read_passages(struct engine_sequence *sequence, struct hits *
     int before = 0;
     composition_open(&composition, sequence, hits);
     enum status status = compose_within(sequence, &composition, e);
-    if (status == STATUS_OK && sequence->sequence->asked.told_rows != TOLD_NO_ROWS)
+    if (status == STATUS_OK && places_count(sequence))
         status = count_before(sequence, &composition, &before, e);
     if (status == STATUS_OK) {
         told_attention_place(sequence, composition.passages.ends, composition.passages.n, before);
@@ -292,6 +312,7 @@ static enum status read_passages(struct engine_sequence *sequence, struct hits *
         passage_order_note(&composition.order, hits->list, hits->n - hits->n_again);
         engine_keep_turn(sequence, &composition.earlier, hits);
         take_composed(sequence, &composition);
+        note_documents(sequence, &composition, hits, before);
     }
     composition_close(&composition);
     return status;

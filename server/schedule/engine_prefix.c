@@ -13,7 +13,7 @@ static int count_wanted(const struct engine_sequence *sequence) {
     return told_attention_of_all(sequence) ? 0 : scoring_first_row(sequence);
 }
 
-static struct session_text text_of(const struct engine_sequence *sequence) {
+struct session_text engine_prompt_text(const struct engine_sequence *sequence) {
     const struct picture_set *pictures = sequence->pictures.set;
     return (struct session_text){.ids = sequence->rows,
                                  .n = count_wanted(sequence),
@@ -67,10 +67,25 @@ static bool is_coming(const struct engine_sequence *sequence, int found) {
         const struct engine_sequence *other = engine->active[i];
         int rows = session_next_kept(other->session, found, other->n_rows);
         if (rows <= found || rows > count_wanted(sequence)) continue;
-        bool reads = other->prefix.begun && session_length(other->session) < other->n_rows;
+        if (!session_is_found(other->session, rows - session_length(other->session))) continue;
+        bool reads = (other->prefix.begun || other->blocks.loading) &&
+                     session_length(other->session) < other->n_rows;
         if (reads && rows <= other->n_rows && begin_alike(sequence, other, rows)) return true;
     }
     return false;
+}
+
+struct block_address engine_origin(const struct engine *engine,
+                                   const struct engine_sequence *sequence) {
+    struct buffer who = {0};
+    struct block_address origin;
+    bool named =
+        principal_scope(&sequence->sequence->asked.principal, engine->o.prefixes_of_filter, &who);
+    const char *kind = !named ? "all" : engine->o.prefixes_of_filter ? "filter" : "key";
+    const struct text_span parts[] = {{kind, strlen(kind) + 1}, {who.data, who.size}};
+    sha256_hash(parts, ARRAY_COUNT(parts), origin.bytes);
+    buffer_free(&who);
+    return origin;
 }
 
 /* Scopes are counted from 1 in the order in which they come. Clients without keys are one scope, 0:
@@ -94,8 +109,10 @@ bool engine_begin_prompt(struct engine_sequence *sequence) {
     if (sequence->pictures.positions == NULL)
         sequence->pictures.positions =
             picture_set_place(sequence->pictures.set, sequence->rows, sequence->n_rows);
-    struct session_text text = text_of(sequence);
+    struct session_text text = engine_prompt_text(sequence);
     if (keeps && is_coming(sequence, session_find(sequence->session, &text))) return false;
+
+    if (!engine_load_blocks(sequence)) return false;
 
     sequence->prefix.begun = true;
     if (!keeps) return true;

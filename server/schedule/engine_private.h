@@ -12,6 +12,7 @@
  *   engine_quotes.c    what an answer may quote, and what it has quoted
  *   engine_found.c     found pictures, from their files to their places in a prompt
  *   engine_pictures.c  the rows of pictures in prompts
+ *   engine_blocks.c    rows from files, and documents that are gone
  *   engine_pinned.c    the operator's prefixes, whose rows are there from the start
  *   engine_prefix.c    rows that a prompt takes over from earlier ones
  *   scoring.c          log-probabilities, comparisons
@@ -83,12 +84,14 @@ struct engine {
     struct workload waiting;  /* of all who wait */
     struct pace pace;
     struct draft_policy drafts;
-    double paced;          /* when the work that pace has not seen began; 0: there was none to do */
-    struct key_set scopes; /* of prompts, numbered from 1 (engine_prefix.c) */
-    int32_t *chunk_ids;    /* [chunk_length] */
-    float *row;            /* [padded vocabulary] one row of logits on the host */
-    float *shared_out;     /* [rows of a step, 2 max_shares] session_shares on the host */
-    int32_t *top_ids;      /* [vocabulary] */
+    double paced; /* when the work that pace has not seen began; 0: there was none to do */
+    struct document_watch *documents; /* that stand in rows; NULL: nothing is searched */
+    struct block_store *blocks;       /* of files; NULL: there are none */
+    struct key_set scopes;            /* of prompts, numbered from 1 (engine_prefix.c) */
+    int32_t *chunk_ids;               /* [chunk_length] */
+    float *row;                       /* [padded vocabulary] one row of logits on the host */
+    float *shared_out; /* [rows of a step, 2 max_shares] session_shares on the host */
+    int32_t *top_ids;  /* [vocabulary] */
     float *top_logprobs;
 };
 
@@ -99,6 +102,18 @@ void engine_receive(struct engine *engine, bool drop_all);
 void engine_admit(struct engine *engine);
 /* One more sequence waits for its turn: a comparison, which its asker's request has let in. */
 void engine_wait(struct engine_sequence *sequence);
+
+/* engine_blocks.c */
+
+/* When the pool is there, and before the thread starts; and when that has ended. */
+enum status engine_open_blocks(struct engine *engine, struct error *e);
+void engine_stop_blocks(struct engine *engine);
+void engine_close_blocks(struct engine *engine);
+/* Rows of documents that have gone by now are forgotten: before anybody takes rows over, so that a
+ * request finds those that the state of the collection leaves, whatever was going on meanwhile. */
+void engine_forget_gone(struct engine *engine);
+/* Whether there is anything that may go. */
+bool engine_watches_documents(const struct engine *engine);
 
 /* engine_pictures.c */
 

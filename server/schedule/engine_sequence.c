@@ -33,6 +33,11 @@ enum status engine_sequence_start(struct engine_sequence *sequence, struct error
         return e->status;
     sequence->prefix.scope = engine_scope(engine, sequence);
     session_set_scope(sequence->session, sequence->prefix.scope);
+    if (engine->blocks) {
+        struct block_address origin = engine_origin(engine, sequence);
+        session_set_origin(sequence->session, &origin);
+    }
+    engine_note_inherited(sequence);
     logit_edits_open(&sequence->edits, asked, engine->info.vocab, &engine->o.ends);
     guide_part_open(&sequence->guide, asked, &engine->o, engine->info.vocab);
     return STATUS_OK;
@@ -42,6 +47,7 @@ void engine_sequence_free(struct engine_sequence *sequence) {
     buffer_free(&sequence->text.all);
     lookup_part_close(&sequence->lookup);
     ahead_part_close(&sequence->ahead);
+    blocks_part_close(&sequence->blocks);
     passage_part_close(&sequence->passages);
     found_part_close(&sequence->found);
     pictures_part_close(&sequence->pictures);

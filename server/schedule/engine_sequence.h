@@ -27,6 +27,14 @@ struct prefix_part {
     uint32_t scope; /* engine_scope */
 };
 
+/* Rows that are read from files (engine_blocks.c). */
+struct blocks_part {
+    struct block_job *job;   /* owned; NULL: nothing was read yet */
+    bool loading;            /* it is on its way */
+    bool failed;             /* no more are read */
+    struct buffer documents; /* keys that all of its rows depend on */
+};
+
 /* Texts that are read beside the prompt, on their way from the retrieval thread
  * (engine_lookup.c). */
 struct lookup_part {
@@ -87,6 +95,7 @@ enum parked_for {
     PARKED_FOR_NEIGHBORS,
     PARKED_FOR_OTHERS, /* neighbours that are not its chunk's: the lookup is needed anew */
     PARKED_FOR_PASSAGES,
+    PARKED_FOR_BLOCKS,
     PARKED_FOR_PICTURES
 };
 
@@ -108,6 +117,7 @@ struct engine_sequence {
 
     struct text_part text;
     struct prefix_part prefix;
+    struct blocks_part blocks;
     struct lookup_part lookup;
     struct ahead_part ahead;
     struct passage_part passages;
@@ -158,9 +168,28 @@ static inline int32_t engine_sequence_row(const struct engine_sequence *sequence
 
 /* The scope of the session that serves it (session_set_scope). */
 uint32_t engine_scope(struct engine *engine, const struct engine_sequence *sequence);
+/* The same for files: whose rows they are, in this start and in others. */
+struct block_address engine_origin(const struct engine *engine,
+                                   const struct engine_sequence *sequence);
+/* The prompt as a session is asked for its rows. */
+struct session_text engine_prompt_text(const struct engine_sequence *sequence);
 /* Before the first rows of a prompt are computed: takes over what is kept of them. False: not
  * now, because another prompt is about to compute rows that this one can take over. */
 bool engine_begin_prompt(struct engine_sequence *sequence);
+
+/* engine_blocks.c */
+
+void blocks_part_close(struct blocks_part *part);
+/* The session goes on with rows of files, as far as there are some that memory has not. False: they
+ * are on their way, and the sequence is parked. */
+bool engine_load_blocks(struct engine_sequence *sequence);
+void engine_accept_blocks(struct engine_sequence *sequence);
+/* Rows of the sequence from `row` on depend on the documents of these n hits. */
+void engine_read_hits(struct engine_sequence *sequence, const struct hit *list, int n, int row);
+/* All rows of `to`, which has no session yet, depend on what those of `from` do. */
+void engine_inherit_documents(struct engine_sequence *to, const struct engine_sequence *from);
+/* The session is open: what was inherited. */
+void engine_note_inherited(struct engine_sequence *sequence);
 
 /* engine_lookup.c */
 

@@ -93,7 +93,9 @@ struct engine_sequence *comparison_open(const struct engine_sequence *engine_seq
                                                        engine->o.max_context});
     if (sequence_searches(&sequence->asked))
         sequence->answer.snapshot = snapshot_hold(answer->snapshot);
-    return engine_sequence_open(engine, sequence);
+    struct engine_sequence *compared = engine_sequence_open(engine, sequence);
+    engine_inherit_documents(compared, engine_sequence);
+    return compared;
 }
 
 void comparison_begin(struct engine_sequence *sequence) {

@@ -21,6 +21,15 @@ enum {
     DRAFTS = 40, /* of one session in a step */
 };
 
+/* A block, as a file has it. */
+struct stored {
+    struct block_address before, address;
+    uint64_t base;
+    int32_t ids[ATTENTION_BLOCK], *read;
+    int n;
+    char *image;
+};
+
 struct fixture {
     struct backend *backend;
     struct comm *comm;
@@ -28,6 +37,10 @@ struct fixture {
     struct session_pool *kept, *plain;
     const struct model_info *info;
     int64_t reused, drafted, kept_drafts;
+    struct stored *stored; /* [n_stored] what the kept pool's blocks were, in the order they came */
+    int n_stored, room;
+    int64_t loaded;     /* rows that sessions took from these */
+    bool loads, stores; /* whether they do, and whether blocks are noted */
 };
 
 /* A text, what it reads, and the logits that the pool without a cache gives. */
@@ -215,15 +228,85 @@ static void step_together(struct fixture *f, struct text **open, int n, unsigned
     }
 }
 
+/* Blocks outside of the pool. */
+
+static void note_joined(void *context, const struct session_block *block) {
+    struct fixture *f = context;
+    if (!f->stores) return;
+    if (f->n_stored == f->room) {
+        f->room = 2 * f->room + 64;
+        f->stored = realloc(f->stored, (size_t)f->room * sizeof *f->stored);
+    }
+    struct stored *stored = &f->stored[f->n_stored];
+    size_t read = (size_t)block->n_read * sizeof *block->read;
+    struct block_file file = {.before = block->before,
+                              .base = block->base,
+                              .ids = block->ids,
+                              .n = block->n,
+                              .read = block->read,
+                              .n_read = block->n_read};
+    *stored = (struct stored){.before = block->before,
+                              .base = block->base,
+                              .read = malloc(read + 1),
+                              .n = block->n,
+                              .image = malloc(session_block_bytes(f->kept, block->n))};
+    block_file_address(&file, &stored->address);
+    memcpy(stored->ids, block->ids, (size_t)block->n * sizeof *block->ids);
+    if (read > 0) memcpy(stored->read, block->read, read);
+    session_block_get(f->kept, block->block, block->n, stored->image);
+    f->n_stored++;
+}
+
+static void note_left(void *context, int32_t block) {
+    (void)context;
+    assert_true(block >= 0);
+}
+
+/* The next block of the text that was stored; false: there is none with a row of it. */
+static bool load_next(struct fixture *f, const struct text *t, const struct session_text *text) {
+    struct block_address at = session_address(t->session);
+    int best = -1, rows = 0, first = session_length(t->session);
+    for (int i = 0; i < f->n_stored; i++) {
+        const struct stored *stored = &f->stored[i];
+        if (memcmp(&stored->before, &at, sizeof at) != 0 ||
+            stored->base != session_base(t->session))
+            continue;
+        int n = session_agrees(t->session, text, first, stored->ids, stored->n, stored->read);
+        if (n <= rows) continue;
+        rows = n;
+        best = i;
+    }
+    if (best < 0) return false;
+    struct block_address address;
+    bool whole = session_block_address(t->session, text, &at, first, &address);
+    assert_int_equal(whole, text->n - first >= ATTENTION_BLOCK);
+    if (rows == ATTENTION_BLOCK)
+        assert_memory_equal(&address, &f->stored[best].address, sizeof address);
+    struct loaded_block loaded = {
+        .image = f->stored[best].image, .n = f->stored[best].n, .rows = rows};
+    session_load_block(t->session, text, &loaded);
+    f->loaded += rows;
+    return rows == ATTENTION_BLOCK;
+}
+
+static void load_stored(struct fixture *f, struct text *t, const struct session_text *text) {
+    session_share(t->session, text);
+    if (session_find_more(t->session, text) > 0) return;
+    while (load_next(f, t, text)) continue;
+}
+
 static void open_session(struct fixture *f, struct text *t) {
     struct error e = {0};
     assert_int_equal(session_open(&t->session, f->kept, t->grid, &e), STATUS_OK);
+    session_set_origin(t->session, &(struct block_address){{7}});
     struct session_text text = {.ids = t->ids,
                                 .n = t->n - 1,
                                 .neighbors = t->sets,
                                 .source = t->source,
                                 .n_source = t->n_source};
-    int found = session_find(t->session, &text), reused = session_reuse(t->session, &text);
+    int found = session_find(t->session, &text);
+    if (f->loads) load_stored(f, t, &text);
+    int reused = session_reuse(t->session, &text);
     int length = session_length(t->session);
     assert_true(found % ATTENTION_BLOCK == 0 && found <= length && length < t->n);
     assert_true(reused == length || reused == length + t->n_source);
@@ -295,6 +378,50 @@ static void test_states(void **state) {
     check_kept("tests/golden/hf/granite_hybrid_rope", DTYPE_BF16, 20, 5);
     check_kept("tests/golden/hf/nemotron_h", DTYPE_F32, 1000, 200);
     check_kept("tests/golden/hf/nemotron_h_moe", DTYPE_F16, 9, 1);
+}
+
+/* A second pool, as another process has it, takes the blocks of a first one. */
+static void check_stored(const char *folder, enum dtype dtype, int kept_blocks) {
+    struct fixture f;
+    struct text *texts = calloc(TEXTS, sizeof *texts);
+    struct error e = {0};
+    unsigned seed = 11;
+    fixture_open(&f, folder, dtype, kept_blocks, 0);
+    assert_int_equal(session_pool_has_blocks(f.kept, &e), STATUS_OK);
+    const struct session_watch watch = {note_joined, note_left, &f};
+    session_pool_watch_blocks(f.kept, &watch);
+    for (int i = 0; i < TEXTS; i++) {
+        make_text(&texts[i], texts, i, f.info, &seed);
+        expect_logits(&f, &texts[i]);
+    }
+    f.stores = true;
+    check_texts(&f, texts, &seed);
+    session_pool_close(f.kept);
+    f.kept = open_pool(&f, dtype, kept_blocks, 0);
+    session_pool_watch_blocks(f.kept, &watch);
+    f.stores = false;
+    f.loads = true;
+    check_texts(&f, texts, &seed);
+    assert_true(f.n_stored > 20 && f.loaded > 1000);
+    for (int i = 0; i < f.n_stored; i++) {
+        free(f.stored[i].read);
+        free(f.stored[i].image);
+    }
+    for (int i = 0; i < TEXTS; i++) {
+        free(texts[i].found);
+        free(texts[i].expected);
+    }
+    free(f.stored);
+    free(texts);
+    fixture_close(&f);
+}
+
+static void test_stored(void **state) {
+    (void)state;
+    check_stored("tests/golden/hf/llama3", DTYPE_F16, 1000);
+    check_stored("tests/golden/hf/gemma2", DTYPE_F32, 2);
+    check_stored("tests/golden/retro/case_b", DTYPE_F32, 1000);
+    check_stored("tests/golden/retro/case_c", DTYPE_BF16, 5);
 }
 
 static void test_decoders(void **state) {
@@ -389,7 +516,7 @@ static void test_images(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decoders), cmocka_unit_test(test_neighbors),
-        cmocka_unit_test(test_sources), cmocka_unit_test(test_states),
-        cmocka_unit_test(test_images)};
+        cmocka_unit_test(test_sources),  cmocka_unit_test(test_states),
+        cmocka_unit_test(test_images),   cmocka_unit_test(test_stored)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

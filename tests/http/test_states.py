@@ -2,10 +2,11 @@
 import json
 import pathlib
 import random
+import subprocess
 import sys
 
 import pytest
-from conftest import Server
+from conftest import BUILD, Server
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "drafts"))
 import served  # noqa: E402
@@ -27,6 +28,10 @@ def servers(tmp_path_factory, request):
     config = {"model": served.MODELS[request.param](folder).config["model"], "server": {"port": 0, "max_context": 2048, "max_sequences": 4}}
     path = folder / "config.json"
     path.write_text(json.dumps(config))
+    # Rows in files are of no use to it.
+    command = [BUILD / "retro-server", "--config", path, "--set", f"server.cache_folder={folder / 'rows'}"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert refused.returncode == 1 and "has states beside its rows" in refused.stderr, refused.stderr
     pair = [Server(path, folder), Server(path, folder, "server.prefix_cache_mb=0", "server.drafts=off")]
     yield pair
     for server in pair:

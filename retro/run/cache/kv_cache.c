@@ -8,12 +8,18 @@ static bool encodes(const struct model *model) {
     return model->encodes >= 0 && model->comm->stage == model->encodes;
 }
 
+/* This rank's layers that have attention. */
+static int count_layers(const struct kv_cache *cache) {
+    const struct stack *stack = model_decoder(cache->model);
+    return stack_count_attention(stack, stack->kept.first, stack->kept.n);
+}
+
 enum status kv_cache_measure(struct kv_cache *cache, const struct model *model, int n_blocks,
                              enum dtype dtype, struct error *e) {
     *cache = (struct kv_cache){.model = model, .n_blocks = n_blocks};
     const struct stack *stack = model_decoder(cache->model);
     int rows = n_blocks * ATTENTION_BLOCK, cols = stack->kv_heads.n * stack->dims.head_dim;
-    int layers = stack_count_attention(stack, stack->kept.first, stack->kept.n);
+    int layers = count_layers(cache);
     size_t row =
         (size_t)stack_cache_parts(stack) * (size_t)layers * (size_t)cols * dtype_bytes(dtype);
     cache->k = cache->v = tensor_make(NULL, dtype, rows, cols);
@@ -59,13 +65,6 @@ void kv_cache_free(struct kv_cache *cache, int32_t block) {
     cache->n_free++;
 }
 
-void kv_cache_cut(struct kv_cache *cache, struct block_list *list, int n) {
-    while (list->n > n) {
-        list->n--;
-        kv_cache_free(cache, list->blocks[list->n]);
-    }
-}
-
 static void copy_rows(const struct kv_cache *cache, struct tensor all, const int32_t *from, int to,
                       int rows) {
     struct gather_rows_args args = {
@@ -86,12 +85,69 @@ void kv_cache_copy(const struct kv_cache *cache, int32_t from, int32_t to, int r
     if (cache->normed.data) copy_rows(cache, cache->normed, places, to, rows);
 }
 
+/* Keys, or values, of this rank's layer `place` among those that have attention. */
+static struct tensor nth_layer(struct tensor first, int place) {
+    size_t one = (size_t)first.rows * (size_t)first.cols * dtype_bytes(first.dtype);
+    first.data = (char *)first.data + (size_t)place * one;
+    return first;
+}
+
 struct tensor kv_cache_layer(const struct kv_cache *cache, struct tensor first, int layer) {
     const struct stack *stack = model_decoder(cache->model);
     const struct portion *kept = &stack->kept;
-    size_t one = (size_t)first.rows * (size_t)first.cols * dtype_bytes(first.dtype);
     CHECK(layer >= kept->first && layer < kept->first + kept->n);
     int before = stack_count_attention(stack, kept->first, layer - kept->first);
-    first.data = (char *)first.data + (size_t)before * one;
-    return first;
+    return nth_layer(first, before);
+}
+
+/* A block as bytes. */
+
+/* One tensor of the cache's, which has a part of every row. */
+static int list_parts(const struct kv_cache *cache, int i, struct tensor *part) {
+    int parts = stack_cache_parts(model_decoder(cache->model)), n = parts * count_layers(cache);
+    if (i < n)
+        *part = nth_layer(i % parts ? cache->v : cache->k, i / parts);
+    else
+        *part = cache->normed;
+    return n + (cache->normed.data != NULL);
+}
+
+static size_t row_bytes(const struct tensor *part) {
+    return (size_t)part->cols * dtype_bytes(part->dtype);
+}
+
+static void *block_data(const struct tensor *part, int32_t block) {
+    return tensor_rows(*part, block * ATTENTION_BLOCK, ATTENTION_BLOCK).data;
+}
+
+size_t kv_cache_image_bytes(const struct kv_cache *cache, int rows) {
+    struct tensor part;
+    size_t bytes = 0;
+    for (int i = 0; i < list_parts(cache, i, &part); i++) bytes += row_bytes(&part) * (size_t)rows;
+    return bytes;
+}
+
+void kv_cache_get(const struct kv_cache *cache, int32_t block, int rows, char *image) {
+    struct tensor part;
+    for (int i = 0; i < list_parts(cache, i, &part); i++) {
+        size_t bytes = row_bytes(&part) * (size_t)rows;
+        backend_download(cache->model->backend, image, block_data(&part, block), bytes);
+        image += bytes;
+    }
+}
+
+void kv_cache_put(const struct kv_cache *cache, int32_t block, int rows, const char *image, int n) {
+    struct tensor part;
+    for (int i = 0; i < list_parts(cache, i, &part); i++) {
+        backend_upload(cache->model->backend, block_data(&part, block), image,
+                       row_bytes(&part) * (size_t)rows);
+        image += row_bytes(&part) * (size_t)n;
+    }
+}
+
+void kv_cache_wipe(const struct kv_cache *cache, int32_t block) {
+    struct tensor part;
+    for (int i = 0; i < list_parts(cache, i, &part); i++)
+        backend_wipe(cache->model->backend, block_data(&part, block),
+                     row_bytes(&part) * ATTENTION_BLOCK);
 }

@@ -47,12 +47,19 @@ void kv_cache_close(struct kv_cache *cache);
 
 /* Takes blocks until `rows` rows have a place. The caller has seen to it that there are enough. */
 void kv_cache_extend(struct kv_cache *cache, struct block_list *list, int rows);
-/* Gives back the blocks behind the first n. */
-void kv_cache_cut(struct kv_cache *cache, struct block_list *list, int n);
 void kv_cache_free(struct kv_cache *cache, int32_t block);
 
 /* Rows [0, rows) of block `to` become those of block `from`, on this rank. */
 void kv_cache_copy(const struct kv_cache *cache, int32_t from, int32_t to, int rows);
+
+/* All rows of the block become zeros, on this rank. */
+void kv_cache_wipe(const struct kv_cache *cache, int32_t block);
+/* The rows of a block as bytes: layer by layer keys, then values, of rows [0, rows); then the
+ * normed rows. kv_cache_get reads a block that nobody writes, beside steps of other blocks where
+ * the device's memory is the host's. kv_cache_put takes rows [0, rows) of an image of n rows. */
+size_t kv_cache_image_bytes(const struct kv_cache *cache, int rows);
+void kv_cache_get(const struct kv_cache *cache, int32_t block, int rows, char *image);
+void kv_cache_put(const struct kv_cache *cache, int32_t block, int rows, const char *image, int n);
 
 /* Keys, or values, of one decoder layer that this rank keeps and that has attention. */
 struct tensor kv_cache_layer(const struct kv_cache *cache, struct tensor first, int layer);

@@ -13,7 +13,10 @@ void prefix_tree_open(struct prefix_tree *tree, int n_blocks, int most, int r) {
 
 void prefix_tree_close(struct prefix_tree *tree) {
     if (tree->nodes == NULL) return;
-    for (int i = 0; i < tree->n_blocks; i++) free(tree->nodes[i].read);
+    for (int i = 0; i < tree->n_blocks; i++) {
+        free(tree->nodes[i].read);
+        free(tree->nodes[i].documents);
+    }
     free(tree->nodes);
 }
 
@@ -55,13 +58,6 @@ void prefix_tree_hold(struct prefix_tree *tree, int block) {
     if (!node->pinned) list_remove(tree, block);
 }
 
-void prefix_tree_drop(struct prefix_tree *tree, int block) {
-    struct prefix_node *node = &tree->nodes[block];
-    CHECK(node->holders > 0);
-    node->holders--;
-    if (node->holders == 0) node_keep(tree, block);
-}
-
 void prefix_tree_pin(struct prefix_tree *tree, int block) {
     struct prefix_node *node = &tree->nodes[block];
     if (node->holders == 0 && !node->pinned) list_remove(tree, block);
@@ -93,14 +89,35 @@ static void family_leave(struct prefix_tree *tree, int block) {
     if (node->after >= 0) tree->nodes[node->after].before = node->before;
 }
 
+/* The text may be a deleted document's, so that nothing of it stays in free memory. */
+static void node_clear(struct prefix_node *node) {
+    if (node->read) explicit_bzero(node->read, (size_t)node->n_read * sizeof *node->read);
+    free(node->read);
+    free(node->documents);
+    explicit_bzero(node, sizeof *node);
+}
+
 /* A block that nobody holds. */
 static void node_forget(struct prefix_tree *tree, int block) {
     struct prefix_node *node = &tree->nodes[block];
     list_remove(tree, block);
     family_leave(tree, block);
     tree->n_kept--;
-    free(node->read);
-    *node = (struct prefix_node){0};
+    node_clear(node);
+}
+
+bool prefix_tree_drop(struct prefix_tree *tree, int block) {
+    struct prefix_node *node = &tree->nodes[block];
+    CHECK(node->holders > 0);
+    node->holders--;
+    if (node->holders > 0) return false;
+    if (!node->gone) {
+        node_keep(tree, block);
+        return false;
+    }
+    family_leave(tree, block);
+    node_clear(node);
+    return true;
 }
 
 int prefix_tree_evict(struct prefix_tree *tree) {
@@ -113,13 +130,17 @@ int prefix_tree_evict(struct prefix_tree *tree) {
 
 /* Finding. */
 
+static struct prefix_rows rows_of(const struct prefix_node *node) {
+    return (struct prefix_rows){node->root,   node->ids,       node->n,          node->read,
+                                node->n_read, node->documents, node->n_documents};
+}
+
 /* Whether the node's chunk, which is at `read`, had the neighbours that the text has. *read moves
  * on behind it. */
-static bool read_agrees(const struct prefix_tree *tree, const int32_t **read,
-                        const struct neighbor_tokens *wanted) {
+static bool read_agrees(int r, const int32_t **read, const struct neighbor_tokens *wanted) {
     int k = **read;
     const int32_t *ids = *read + 1;
-    size_t n = (size_t)k * (size_t)tree->r;
+    size_t n = (size_t)k * (size_t)r;
     *read = ids + n;
     return k == wanted->k && (n == 0 || memcmp(ids, wanted->ids, n * sizeof *ids) == 0);
 }
@@ -137,21 +158,27 @@ static bool root_agrees(const struct prefix_node *node, uint64_t root) {
     return node->root == root || (node->pinned && node->root == base);
 }
 
-/* The rows from `first` on in which the node and the text agree. */
-static int rows_agree(const struct prefix_tree *tree, const struct prefix_node *node,
-                      const struct prefix_text *text, int first) {
-    int most = min_int(node->n, text->n - first), n = 0;
-    const int32_t *read = node->read;
-    if (!root_agrees(node, text->root)) return 0;
-    while (n < most && node->ids[n] == text->ids[first + n]) {
+int prefix_rows_agree(const struct prefix_rows *rows, int r, const struct prefix_text *text,
+                      int first) {
+    int most = min_int(rows->n, text->n - first), n = 0;
+    const int32_t *read = rows->read;
+    while (n < most && rows->ids[n] == text->ids[first + n]) {
         int row = first + n;
-        if (node->ids[n] < 0 && !name_agrees(&read, text->names, node->ids[n])) break;
-        if (tree->r > 0 && grid_closes(text->grid, row) &&
-            !read_agrees(tree, &read, &text->neighbors[grid_read(text->grid, row)]))
+        if (rows->ids[n] < 0 && !name_agrees(&read, text->names, rows->ids[n])) break;
+        if (r > 0 && grid_closes(text->grid, row) &&
+            !read_agrees(r, &read, &text->neighbors[grid_read(text->grid, row)]))
             break;
         n++;
     }
     return n;
+}
+
+/* The same of a node, which a session of the text's root may take over. */
+static int rows_agree(const struct prefix_tree *tree, const struct prefix_node *node,
+                      const struct prefix_text *text, int first) {
+    struct prefix_rows rows = rows_of(node);
+    if (node->gone || !root_agrees(node, text->root)) return 0;
+    return prefix_rows_agree(&rows, tree->r, text, first);
 }
 
 int prefix_tree_find(const struct prefix_tree *tree, int parent, const struct prefix_text *text,
@@ -171,10 +198,6 @@ int prefix_tree_find(const struct prefix_tree *tree, int parent, const struct pr
 
 /* Adding. */
 
-static struct prefix_rows rows_of(const struct prefix_node *node) {
-    return (struct prefix_rows){node->root, node->ids, node->n, node->read, node->n_read};
-}
-
 /* Whether `part` is how `whole` begins. */
 static bool rows_cover(const struct prefix_rows *whole, const struct prefix_rows *part) {
     if (part->root != whole->root || part->n > whole->n || part->n_read > whole->n_read)
@@ -182,6 +205,23 @@ static bool rows_cover(const struct prefix_rows *whole, const struct prefix_rows
     if (memcmp(whole->ids, part->ids, (size_t)part->n * sizeof *part->ids) != 0) return false;
     return part->n_read == 0 ||
            memcmp(whole->read, part->read, (size_t)part->n_read * sizeof *part->read) == 0;
+}
+
+static bool node_names(const struct prefix_node *node, uint64_t document) {
+    for (int i = 0; i < node->n_documents; i++)
+        if (node->documents[i].document == document) return true;
+    return false;
+}
+
+/* The operator's own texts stay, whatever they are equal to. */
+static void node_note(struct prefix_node *node, const struct read_document *documents, int n) {
+    for (int i = 0; i < n && !node->pinned; i++) {
+        if (node_names(node, documents[i].document)) continue;
+        node->documents =
+            xrealloc(node->documents, ((size_t)node->n_documents + 1) * sizeof *node->documents);
+        node->documents[node->n_documents] = documents[i];
+        node->n_documents++;
+    }
 }
 
 static void node_insert(struct prefix_tree *tree, int block, int parent,
@@ -196,6 +236,7 @@ static void node_insert(struct prefix_tree *tree, int block, int parent,
         node->read = xmalloc(n_read * sizeof *node->read);
         memcpy(node->read, rows->read, n_read * sizeof *node->read);
     }
+    node_note(node, rows->documents, rows->n_documents);
     family_join(tree, block);
     node->holders = rows->n == ATTENTION_BLOCK;
     if (node->holders == 0) node_keep(tree, block);
@@ -205,19 +246,68 @@ static void node_insert(struct prefix_tree *tree, int block, int parent,
  * of the new rows and leaves. */
 int prefix_tree_add(struct prefix_tree *tree, int block, int parent, const struct prefix_rows *rows,
                     int *freed) {
-    int next;
+    struct read_document *documents = NULL;
+    int next, n_documents = 0;
     *freed = PREFIX_NONE;
     for (int other = *children_of(tree, parent); other >= 0 && *freed < 0; other = next) {
         struct prefix_rows there = rows_of(&tree->nodes[other]);
         next = tree->nodes[other].after;
+        if (tree->nodes[other].gone) continue;
         if (rows_cover(&there, rows)) {
+            node_note(&tree->nodes[other], rows->documents, rows->n_documents);
             if (rows->n == ATTENTION_BLOCK) prefix_tree_hold(tree, other);
             return other;
         }
         if (tree->nodes[other].pinned || !rows_cover(rows, &there)) continue;
+        documents = tree->nodes[other].documents;
+        n_documents = tree->nodes[other].n_documents;
+        tree->nodes[other].documents = NULL;
         node_forget(tree, other);
         *freed = other;
     }
     node_insert(tree, block, parent, rows);
+    node_note(&tree->nodes[block], documents, n_documents);
+    free(documents);
     return block;
+}
+
+/* Forgetting. */
+
+/* The next node behind `block` and before the nodes behind it. */
+static int next_node(const struct prefix_tree *tree, int block) {
+    if (tree->nodes[block].child >= 0) return tree->nodes[block].child;
+    while (block >= 0 && tree->nodes[block].after < 0) block = tree->nodes[block].parent;
+    return block >= 0 ? tree->nodes[block].after : PREFIX_NONE;
+}
+
+static bool names_any(const struct prefix_node *node, const uint64_t *documents, int n) {
+    for (int i = 0; i < n; i++)
+        if (node_names(node, documents[i])) return true;
+    return false;
+}
+
+/* Removes `block` where nobody holds it, then its parents which have no other children. */
+static int remove_gone(struct prefix_tree *tree, int block, int *freed) {
+    int n = 0;
+    while (block >= 0 && tree->nodes[block].gone && tree->nodes[block].child < 0 &&
+           tree->nodes[block].holders == 0) {
+        int parent = tree->nodes[block].parent;
+        node_forget(tree, block);
+        freed[n] = block;
+        n++;
+        block = parent;
+    }
+    return n;
+}
+
+int prefix_tree_forget(struct prefix_tree *tree, const uint64_t *documents, int n, int *freed) {
+    int n_freed = 0;
+    for (int block = tree->top; block >= 0; block = next_node(tree, block)) {
+        struct prefix_node *node = &tree->nodes[block];
+        bool behind = node->parent >= 0 && tree->nodes[node->parent].gone;
+        node->gone = !node->pinned && (node->gone || behind || names_any(node, documents, n));
+    }
+    for (int block = 0; block < tree->n_blocks; block++)
+        n_freed += remove_gone(tree, block, freed + n_freed);
+    return n_freed;
 }

@@ -33,10 +33,15 @@ struct prefix_node {
      * neighbours' ids [k, r] */
     int32_t *read;
     int n_read;
+    /* [n_documents] owned: documents whose text these rows or rows before them were computed from
+     */
+    struct read_document *documents;
+    int n_documents;
     int parent, child, before,
         after; /* blocks: `child` the newest, before and after it its siblings */
     int holders;
     bool pinned;      /* stays when nobody holds it */
+    bool gone;        /* a document of its is gone: nobody finds it, and the last holder frees it */
     int older, newer; /* among those that nobody holds and that are not pinned */
 };
 
@@ -81,18 +86,30 @@ struct prefix_rows {
     int n;
     const int32_t *read; /* [n_read] as a node's */
     int n_read;
+    const struct read_document *documents; /* [n_documents] */
+    int n_documents;
 };
+/* How many rows of the text from `first` on these are; the root is not looked at. `r` as the
+ * tree's. */
+int prefix_rows_agree(const struct prefix_rows *rows, int r, const struct prefix_text *text,
+                      int first);
+
 /* Puts the block in behind `parent`, held by one sequence when it is full, by none otherwise.
  * Returns the block that has the rows: another one where they are in the tree already, all or more
  * of them; it then has one holder more when the rows are a full block, and `block` stays outside.
+ * It has the documents of both.
  * *freed is a block with fewer of the same rows, which has left the tree, or PREFIX_NONE. */
 int prefix_tree_add(struct prefix_tree *tree, int block, int parent, const struct prefix_rows *rows,
                     int *freed);
 /* A sequence has the block in its table, or has it no more. */
 void prefix_tree_hold(struct prefix_tree *tree, int block);
-void prefix_tree_drop(struct prefix_tree *tree, int block);
+/* True: that was the last holder of a block that is gone, which then is not in the tree. */
+bool prefix_tree_drop(struct prefix_tree *tree, int block);
 /* The block stays when nobody holds it; fewer than `most` are pinned. */
 void prefix_tree_pin(struct prefix_tree *tree, int block);
 /* The least recently used block where more than `most` are kept, which then is not in the tree;
  * else PREFIX_NONE. */
 int prefix_tree_evict(struct prefix_tree *tree);
+/* Blocks with rows of these documents, and all behind them, are gone. Those that nobody holds leave
+ * the tree at once, into freed [n_blocks]; returns how many. */
+int prefix_tree_forget(struct prefix_tree *tree, const uint64_t *documents, int n, int *freed);

@@ -11,6 +11,12 @@ struct row_name {
     int32_t row;
 };
 
+/* Rows from `row` on depend on the text of a document. */
+struct read_document {
+    uint64_t document; /* its key */
+    int row;
+};
+
 /* The neighbours of one closed chunk: ids [k, r], row by row, each a neighbour chunk and its
  * continuation padded with the end-of-document id. k = 0: nothing was found or retrieval is off,
  * cross attention is skipped (z = y). */

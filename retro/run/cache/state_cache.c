@@ -39,6 +39,7 @@ enum status state_cache_open(struct state_cache *cache, int n_blocks, struct err
     cache->free_states = xmalloc((size_t)cache->n_states * sizeof *cache->free_states);
     for (int i = 0; i < cache->n_states; i++) cache->free_states[i] = cache->n_states - 1 - i;
     cache->n_free = cache->n_states;
+    cache->reads = xcalloc((size_t)cache->n_states, sizeof *cache->reads);
     cache->kept = xcalloc((size_t)cache->most + 1, sizeof *cache->kept);
     cache->of_block = xmalloc((size_t)n_blocks * sizeof *cache->of_block);
     for (int i = 0; i < n_blocks; i++) cache->of_block[i] = -1;
@@ -49,6 +50,7 @@ void state_cache_close(struct state_cache *cache) {
     if (cache->model == NULL) return;
     backend_release(cache->model->backend, cache->memory);
     free(cache->free_states);
+    free(cache->reads);
     free(cache->kept);
     free(cache->of_block);
 }
@@ -69,6 +71,13 @@ void state_cache_copy(const struct state_cache *cache, int32_t from, int32_t to)
             .y = tensor_rows(states, to, 1), .x = states, .rows = &from};
         backend_gather_rows(cache->model->backend, &args);
     }
+}
+
+void state_cache_wipe(const struct state_cache *cache, int32_t state) {
+    size_t layer = part_bytes(cache->states), bytes = part_bytes(tensor_rows(cache->states, 0, 1));
+    for (int i = 0; i < cache->layers; i++)
+        backend_wipe(cache->model->backend,
+                     (char *)cache->states.data + (size_t)i * layer + (size_t)state * bytes, bytes);
 }
 
 /* Numbers of states. */

@@ -31,6 +31,7 @@ struct state_cache {
     int layers;                /* of this rank that have states */
     int n_states, n_free;
     int32_t *free_states; /* [n_states], the next one last */
+    bool *reads; /* [n_states] what it holds may come from documents (session_read_document) */
     /* On the rank that leads. */
     struct kept_state *kept; /* [most] */
     int32_t *of_block;       /* [n_blocks] which of `kept`, -1: none */
@@ -66,3 +67,5 @@ void state_cache_leave(struct state_cache *cache, int block, int to);
 struct tensor state_cache_layer(const struct state_cache *cache, struct tensor first, int layer);
 /* State `to` becomes what `from` is, on this rank. */
 void state_cache_copy(const struct state_cache *cache, int32_t from, int32_t to);
+/* All of the state becomes zeros, on this rank. */
+void state_cache_wipe(const struct state_cache *cache, int32_t state);

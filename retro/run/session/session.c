@@ -2,6 +2,7 @@
  * and runs a step, session_ranks.c does what all ranks do beside steps. See session.h. */
 #include "retro/run/session/session_private.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,13 +12,16 @@ enum status session_open(struct session **out, struct session_pool *pool, struct
         struct session *session = &pool->sessions[i];
         if (session->open) continue;
         buffer_clear(&session->open_read);
+        buffer_clear(&session->documents);
         *session = (struct session){.pool = pool,
                                     .grid = grid,
                                     .blocks = {.blocks = session->blocks.blocks},
                                     .slot = -1,
                                     .state = {.own = STATE_NONE, .latest = {.state = STATE_NONE}},
+                                    .found_rows = INT_MAX,
                                     .open = true,
-                                    .open_read = session->open_read};
+                                    .open_read = session->open_read,
+                                    .documents = session->documents};
         *out = session;
         return STATUS_OK;
     }
@@ -52,6 +56,15 @@ struct grid session_grid(const struct session *session) {
 
 int session_length(const struct session *session) { return session->length; }
 
+/* Gives back the blocks behind the first n. */
+static void cut_blocks(struct session *session, int n) {
+    struct block_list *list = &session->blocks;
+    while (list->n > n) {
+        list->n--;
+        free_block(session->pool, list->blocks[list->n], session_reads(session));
+    }
+}
+
 void session_rewind(struct session *session, int length, struct grid grid) {
     struct session_pool *pool = session->pool;
     bool counted =
@@ -61,7 +74,7 @@ void session_rewind(struct session *session, int length, struct grid grid) {
     int blocks = stays ? min_int(length, session->length) / ATTENTION_BLOCK : 0;
     CHECK(session->open && !session->cut && session->n_drafts == 0 && length >= 0);
     if (!stays) release_blocks(session, false);
-    kv_cache_cut(&pool->cache, &session->blocks, blocks);
+    cut_blocks(session, blocks);
     release_slot(session);
     session->length = blocks * ATTENTION_BLOCK;
     if (session->length > 0) return;
@@ -78,7 +91,7 @@ void session_settle(struct session *session, const int32_t *ids, int n_kept) {
     session->length = first + n_kept;
     session->n_drafts = 0;
     replay_drafts(session, n_kept);
-    kv_cache_cut(&pool->cache, &session->blocks, blocks_of(session->length));
+    cut_blocks(session, blocks_of(session->length));
     for (int i = 0; i < n_kept && learns; i++) learn_row(session, ids[i], NULL, NULL);
 }
 

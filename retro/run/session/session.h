@@ -14,6 +14,7 @@
 #pragma once
 
 #include "retro/model/model.h"
+#include "retro/run/cache/block_file.h"
 #include "retro/run/cache/session_limits.h"
 #include "retro/run/cache/session_text.h"
 #include "retro/run/tower/tower.h"
@@ -93,6 +94,83 @@ enum status session_image_get(const struct session *session, char *image, struct
  * image. */
 enum status session_image_put(struct session *session, const int32_t *ids, int n, const char *image,
                               struct error *e);
+
+/* Blocks that outlive the process. Blocks are known by the address of all that their rows were
+ * computed from (block_file.h), which begins with the session's origin. */
+
+/* Before the session's first step: whose rows they are, beside the scope. */
+void session_set_origin(struct session *session, const struct block_address *origin);
+/* Rows of one block that the pool keeps. */
+struct session_block {
+    int32_t block;
+    struct block_address before; /* of the rows before */
+    uint64_t base;               /* as block_file has it */
+    const int32_t *ids, *read;   /* [n], [n_read] as a prefix_node has them */
+    int n, n_read;
+    const struct read_document *documents; /* [n_documents] */
+    int n_documents;
+};
+/* Called by the thread that owns the pool: a session has put the block where it is found, or has
+ * found it; a block is about to be overwritten by other rows. Between the two nobody writes these
+ * rows. */
+struct session_watch {
+    void (*joined)(void *context, const struct session_block *block);
+    void (*left)(void *context, int32_t block);
+    void *context;
+};
+void session_pool_watch_blocks(struct session_pool *pool, const struct session_watch *watch);
+/* Whether blocks can be read beside steps, and put into another pool: not over several ranks, nor
+ * on a device with memory of its own, nor where rows depend on an encoder's text, nor where rows
+ * alone are of no use without states. The words say which. */
+enum status session_pool_has_blocks(const struct session_pool *pool, struct error *e);
+size_t session_block_bytes(const struct session_pool *pool, int rows);
+/* Rows [0, rows) of a block that has joined and not left; any thread. */
+void session_block_get(const struct session_pool *pool, int32_t block, int rows, char *image);
+
+/* Before session_reuse: takes over full blocks that are kept, and no more. Returns session_length.
+ */
+int session_share(struct session *session, const struct session_text *text);
+/* The address of the session's rows, which fill blocks; and the base of its rows. */
+struct block_address session_address(const struct session *session);
+uint64_t session_base(const struct session *session);
+/* How many of the text's next rows kept rows have: full blocks' and one more's (session_reuse). */
+int session_find_more(const struct session *session, const struct session_text *text);
+/* The text's next rows are those of a block that another pool had. */
+struct loaded_block {
+    const char *image; /* session_block_bytes of n */
+    int n;
+    int rows; /* the first of these are the text's; fewer than a block's are the last ones */
+    const struct read_document *documents; /* [n_documents] */
+    int n_documents;
+};
+/* Whether others will find the session's next rows, this many. */
+bool session_is_found(const struct session *session, int rows);
+void session_load_block(struct session *session, const struct session_text *text,
+                        const struct loaded_block *loaded);
+/* The address of the text's full block from `first` on, where `before` is that of the rows before;
+ * false: the text ends within it. */
+bool session_block_address(const struct session *session, const struct session_text *text,
+                           const struct block_address *before, int first,
+                           struct block_address *address);
+/* How many rows of the text from `first` on are those of a block with these ids, n of them, and
+ * with what else they read. */
+int session_agrees(const struct session *session, const struct session_text *text, int first,
+                   const int32_t *ids, int n, const int32_t *read);
+
+/* Rows of the session from `row` on depend on the text of a document, which has this key. */
+void session_read_document(struct session *session, uint64_t document, int row);
+/* The session begins anew behind session_rewind: of the documents that it has read, only what was
+ * written from them is read again, from `row` on. */
+void session_move_documents(struct session *session, int row);
+/* These n documents are gone: rows and states that depend on them are not taken over any more, and
+ * are overwritten as soon as no session reads them. */
+void session_pool_forget(struct session_pool *pool, const uint64_t *documents, int n);
+/* Calls `take` for each document that rows of the session depend on, or that rows of the pool do,
+ * then some more than once. */
+typedef void document_key_taker(void *context, uint64_t document);
+void session_documents(const struct session *session, document_key_taker *take, void *context);
+void session_pool_documents(const struct session_pool *pool, document_key_taker *take,
+                            void *context);
 
 /* Pictures through the model's tower and projector, on all ranks: one picture's rows after
  * another's, to host memory [sum of tower_count, d] (tower.h). */

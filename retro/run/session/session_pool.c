@@ -190,8 +190,11 @@ void session_pool_free_rank(struct session_pool *pool) {
     plan_close(&pool->plan);
     buffer_free(&pool->message);
     buffer_free(&pool->verdict);
-    for (int i = 0; pool->sessions && i < pool->limits.max_sessions; i++)
+    buffer_free(&pool->documents);
+    for (int i = 0; pool->sessions && i < pool->limits.max_sessions; i++) {
         buffer_free(&pool->sessions[i].open_read);
+        buffer_free(&pool->sessions[i].documents);
+    }
     free(pool->block_memory);
     free(pool->sessions);
     free(pool);

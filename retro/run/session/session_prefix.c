@@ -32,13 +32,8 @@ static uint64_t root_of(const struct session *session, int slot) {
 
 /* Finding. */
 
-/* A place in the tree: the block that holds the rows before `rows`. */
-struct prefix_place {
-    int block, rows;
-};
-
-static struct prefix_text tree_text(const struct session *session, const struct session_text *text,
-                                    int slot) {
+struct prefix_text tree_text(const struct session *session, const struct session_text *text,
+                             int slot) {
     return (struct prefix_text){.root = root_of(session, slot),
                                 .grid = session->grid,
                                 .ids = text->ids,
@@ -80,17 +75,23 @@ int session_find(const struct session *session, const struct session_text *text)
 
 /* Taking over. */
 
+/* Appends what a row is computed from beside ids: a given row's name, and the neighbours of the
+ * chunk that it closes. */
+static void append_parts(const struct session_pool *pool, const struct row_name *name,
+                         const struct neighbor_tokens *neighbors, struct buffer *out) {
+    if (name) buffer_append(out, name, sizeof *name);
+    if (neighbors == NULL) return;
+    int32_t k = neighbors->k;
+    buffer_append(out, &k, sizeof k);
+    buffer_append(out, neighbors->ids, (size_t)k * (size_t)pool->tree.r * sizeof *neighbors->ids);
+}
+
 /* Row `row` has id `id`, and where that is a given row's, this name; when it closes a chunk, these
  * neighbours. */
 static void note_row(struct session *session, int row, int32_t id, const struct row_name *name,
                      const struct neighbor_tokens *neighbors) {
     session->open_ids[row % ATTENTION_BLOCK] = id;
-    if (name) buffer_append(&session->open_read, name, sizeof *name);
-    if (neighbors == NULL) return;
-    int32_t k = neighbors->k;
-    buffer_append(&session->open_read, &k, sizeof k);
-    buffer_append(&session->open_read, neighbors->ids,
-                  (size_t)k * (size_t)session->pool->tree.r * sizeof *neighbors->ids);
+    append_parts(session->pool, name, neighbors, &session->open_read);
 }
 
 /* The name of the row with this id; NULL when the id is a token's. */
@@ -106,25 +107,44 @@ static const struct neighbor_tokens *closed_by(const struct session *session, in
     return &list[grid_read(session->grid, row) - first];
 }
 
-static void share_blocks(struct session *session, const struct prefix_text *text) {
-    struct prefix_tree *tree = &session->pool->tree;
-    struct prefix_place at = {PREFIX_NONE, 0};
-    while (find_next(tree, text, &at)) {
-        prefix_tree_hold(tree, at.block);
-        session->blocks.blocks[session->blocks.n] = at.block;
-        session->blocks.n++;
-        session->length = at.rows;
-    }
+void append_read(const struct session *session, const struct session_text *text, int row,
+                 struct buffer *out) {
+    append_parts(session->pool, name_of(text->names, text->ids[row]),
+                 closed_by(session, row, text->neighbors, 0), out);
 }
 
-/* The rows of a block that begins like the rest of the text become the session's first own ones. */
+struct prefix_place session_place(const struct session *session) {
+    const struct block_list *list = &session->blocks;
+    return (struct prefix_place){list->n > 0 ? list->blocks[list->n - 1] : PREFIX_NONE,
+                                 session->length};
+}
+
+static void take_block(struct session *session, int block) {
+    struct prefix_tree *tree = &session->pool->tree;
+    const struct prefix_node *node = &tree->nodes[block];
+    struct prefix_rows rows = {node->root,   node->ids,       node->n,          node->read,
+                               node->n_read, node->documents, node->n_documents};
+    prefix_tree_hold(tree, block);
+    session->blocks.blocks[session->blocks.n] = block;
+    session->blocks.n++;
+    inherit_documents(session, block, session->length + ATTENTION_BLOCK);
+    tell_joined(session, block, &rows);
+    session->length = session->known = session->length + ATTENTION_BLOCK;
+}
+
+void share_blocks(struct session *session, const struct prefix_text *text) {
+    struct prefix_place at = session_place(session);
+    while (find_next(&session->pool->tree, text, &at)) take_block(session, at.block);
+}
+
+/* The rows of a block that begins like the rest of the text become the session's first own ones.
+ * They are what the session's own text gives: documents in it are those that the session reads
+ * itself. */
 static void copy_beginning(struct session *session, const struct prefix_text *text) {
     struct session_pool *pool = session->pool;
     struct error e;
-    int parent =
-            session->blocks.n > 0 ? session->blocks.blocks[session->blocks.n - 1] : PREFIX_NONE,
-        first = session->length, rows;
-    int from = prefix_tree_find(&pool->tree, parent, text, first, &rows);
+    int first = session->length, rows;
+    int from = prefix_tree_find(&pool->tree, session_place(session).block, text, first, &rows);
     if (from < 0) return;
     kv_cache_extend(&pool->cache, &session->blocks, first + rows);
     if (copy_block(pool, from, session->blocks.blocks[session->blocks.n - 1], rows, &e))
@@ -148,15 +168,17 @@ static bool limit_to_state(struct session *session, struct prefix_text *text) {
 
 int session_reuse(struct session *session, const struct session_text *text) {
     struct session_pool *pool = session->pool;
-    CHECK(session->length == 0 && session->blocks.n == 0 && text->n <= pool->limits.max_tokens);
+    CHECK(session->length == session->known && text->n <= pool->limits.max_tokens);
     int slot = find_source(session, text);
     if (!prefix_tree_keeps(&pool->tree) || (pool->sources.model && slot < 0)) return 0;
     if (pool->sources.model) attach_source(session, slot);
 
     struct prefix_text wanted = tree_text(session, text, slot);
     if (pool->states.model && !limit_to_state(session, &wanted)) return 0;
-    share_blocks(session, &wanted);
-    copy_beginning(session, &wanted);
+    if (session->length % ATTENTION_BLOCK == 0) {
+        share_blocks(session, &wanted);
+        copy_beginning(session, &wanted);
+    }
     if (text->positions && session->length > 0)
         session->shift = position_behind(pool, text->positions, session->length) - session->length;
     session->known = session->length;
@@ -167,17 +189,16 @@ int session_reuse(struct session *session, const struct session_text *text) {
 /* Leaving. */
 
 static struct prefix_rows open_rows(const struct session *session, int n) {
-    return (struct prefix_rows){.root = root_of(session, session->slot),
+    int n_documents;
+    const struct read_document *documents =
+        documents_within(session->pool, session, session->known, &n_documents);
+    return (struct prefix_rows){.documents = documents,
+                                .n_documents = n_documents,
+                                .root = root_of(session, session->slot),
                                 .ids = session->open_ids,
                                 .n = n,
                                 .read = (const int32_t *)(const void *)session->open_read.data,
                                 .n_read = (int)(session->open_read.size / sizeof(int32_t))};
-}
-
-/* A block that has left the tree; `there` has its rows, or no block has. */
-static void free_block(struct session_pool *pool, int block, int there) {
-    state_cache_leave(&pool->states, block, there);
-    kv_cache_free(&pool->cache, block);
 }
 
 /* The block of the last n known rows goes into the tree. Returns the block that has them there. */
@@ -188,21 +209,34 @@ static int add_block(struct session *session, int n) {
     int32_t own = session->blocks.blocks[last];
     struct prefix_rows rows = open_rows(session, n);
     int there = prefix_tree_add(&pool->tree, own, parent, &rows, &freed);
-    if (freed >= 0) free_block(pool, freed, there);
+    const struct prefix_node *node = &pool->tree.nodes[there];
+    if (freed >= 0) tell_left(pool, freed, there, node->n_documents > 0);
+    rows.documents = node->documents;
+    rows.n_documents = node->n_documents;
+    tell_joined(session, there, &rows);
+    inherit_documents(session, there, session->known);
     buffer_clear(&session->open_read);
     if (there == own || n < ATTENTION_BLOCK) return there;
-    kv_cache_free(&pool->cache, own); /* another session was faster: the same rows, bit by bit */
+    /* Another session was faster: the same rows, bit by bit. */
+    free_block(pool, own, session_reads(session));
     session->blocks.blocks[last] = there;
     return there;
 }
 
 void learn_row(struct session *session, int32_t id, const struct row_name *name,
                const struct neighbor_tokens *neighbors) {
+    if (session->known >= session->found_rows) return;
     note_row(session, session->known, id, name, neighbors);
     session->known++;
     if (session->known % ATTENTION_BLOCK != 0) return;
     int block = add_block(session, ATTENTION_BLOCK);
     if (session->pool->states.model) keep_promised(session, block, session->known);
+}
+
+void learn_text(struct session *session, const struct session_text *text, int first, int n) {
+    for (int row = first; row < first + n; row++)
+        learn_row(session, text->ids[row], name_of(text->names, text->ids[row]),
+                  closed_by(session, row, text->neighbors, 0));
 }
 
 static void keep_item(struct session_pool *pool, const struct step_item *item) {
@@ -226,13 +260,23 @@ void keep_rows(struct session_pool *pool, const struct step_item *items, int n) 
     for (int i = 0; i < n && prefix_tree_keeps(&pool->tree); i++) keep_item(pool, &items[i]);
 }
 
+static bool evict_block(struct session_pool *pool) {
+    const struct prefix_node *nodes = pool->tree.nodes;
+    bool reads = pool->tree.oldest >= 0 && nodes[pool->tree.oldest].n_documents > 0;
+    int block = prefix_tree_evict(&pool->tree);
+    if (block >= 0) tell_left(pool, block, PREFIX_NONE, reads);
+    return block >= 0;
+}
+
 /* Blocks of the tree stay there, and the last one is let go of first: the first ones count as used
  * last. */
 void release_blocks(struct session *session, bool pinned) {
     struct session_pool *pool = session->pool;
     struct block_list *list = &session->blocks;
     int block, end = PREFIX_NONE, tail = session->known % ATTENTION_BLOCK;
-    bool whole = session->known > 0 && session->known == session->length && !session->cut;
+    bool whole = session->known > 0 && session->known == session->length && !session->cut &&
+                 session->known <= session->found_rows,
+         reads = session_reads(session);
     if (prefix_tree_keeps(&pool->tree) && whole)
         end = tail > 0 ? add_block(session, tail) : list->blocks[list->n - 1];
     release_state(session, end, tail > 0 ? tail : ATTENTION_BLOCK, pinned);
@@ -241,13 +285,17 @@ void release_blocks(struct session *session, bool pinned) {
         block = list->blocks[list->n];
         if (pinned && prefix_tree_has(&pool->tree, block)) prefix_tree_pin(&pool->tree, block);
         if (!prefix_tree_has(&pool->tree, block))
-            kv_cache_free(&pool->cache, block);
-        else if (pool->tree.nodes[block].n == ATTENTION_BLOCK)
-            prefix_tree_drop(&pool->tree, block);
+            free_block(pool, block, reads);
+        else if (pool->tree.nodes[block].n == ATTENTION_BLOCK &&
+                 prefix_tree_drop(&pool->tree, block))
+            tell_left(pool, block, PREFIX_NONE, true);
     }
-    while (prefix_tree_keeps(&pool->tree) && (block = prefix_tree_evict(&pool->tree)) >= 0)
-        free_block(pool, block, PREFIX_NONE);
-    session->known = 0;
+    while (prefix_tree_keeps(&pool->tree) && evict_block(pool)) continue;
+    session->known = session->length = 0;
+    session->address = session->origin;
+    wipe_states(pool);
     session->rereads = false;
+    if (reads && session->open_read.size > 0)
+        explicit_bzero(session->open_read.data, session->open_read.size);
     buffer_clear(&session->open_read);
 }

@@ -15,6 +15,7 @@ enum message {
     MESSAGE_COPY,
     MESSAGE_STATE,
     MESSAGE_REPLAY,
+    MESSAGE_WIPE,
     MESSAGE_PICTURES,
     MESSAGE_PICTURE_PASS,
     MESSAGE_CLOSE
@@ -57,6 +58,10 @@ struct session {
     int known;
     int32_t open_ids[ATTENTION_BLOCK];
     struct buffer open_read;
+    struct block_address origin, address; /* of no rows, and of the full blocks among these */
+    struct buffer documents;              /* struct read_document each (session_read_document) */
+    int found_rows; /* of its rows others may find these first ones: a document that later ones read
+                       has gone; INT_MAX: all */
 };
 
 struct session_pool {
@@ -84,10 +89,12 @@ struct session_pool {
     struct tensor shares;         /* [max_step_rows, 2 max_shares] */
 
     struct plan plan;
-    struct buffer message; /* to the other ranks */
-    struct buffer verdict; /* likewise, in the middle of a step: whether it was abandoned */
+    struct buffer message;   /* to the other ranks */
+    struct buffer documents; /* of documents_within */
+    struct buffer verdict;   /* likewise, in the middle of a step: whether it was abandoned */
     struct cross_source source;
 
+    struct session_watch watch;       /* functions NULL: nobody does */
     bool (*abandoned)(void *context); /* NULL: nobody asks */
     void *abandoned_context;
     bool cut; /* the present step was abandoned */
@@ -101,6 +108,9 @@ void session_pool_free_rank(struct session_pool *pool);
 /* Rows [0, rows) of block `to` become those of `from`, on all ranks. */
 enum status copy_block(struct session_pool *pool, int32_t from, int32_t to, int rows,
                        struct error *e);
+
+/* All rows of the block become zeros, on all ranks; a failure is told by the next step. */
+void wipe_block(struct session_pool *pool, int32_t block);
 
 /* session_states.c */
 
@@ -120,6 +130,9 @@ int find_state(struct session_pool *pool, const struct prefix_text *text, int *a
 void take_state(struct session *session, int32_t from);
 /* The first n of the session's drafts become rows of its state. */
 void replay_drafts(struct session *session, int n);
+/* Free states that may come from documents become zeros, on all ranks; a failure is told by the
+ * next step. */
+void wipe_states(struct session_pool *pool);
 /* Other ranks do the same. */
 void follow_state(const struct session_pool *pool, struct text_span in);
 void follow_replay(const struct session_pool *pool, struct text_span in);
@@ -127,6 +140,14 @@ void follow_replay(const struct session_pool *pool, struct text_span in);
 struct pass_states states_of(const struct session_pool *pool, int layer);
 
 /* session_prefix.c */
+
+/* A place in the tree: the block that holds the rows before `rows`. */
+struct prefix_place {
+    int block, rows;
+};
+/* The text as the tree looks for it, of a session that reads this slot's source. */
+struct prefix_text tree_text(const struct session *session, const struct session_text *text,
+                             int slot);
 
 /* The session reads the text in this slot of the cross cache. */
 void attach_source(struct session *session, int slot);
@@ -136,8 +157,36 @@ void keep_rows(struct session_pool *pool, const struct step_item *items, int n);
  * and when it closes a chunk, the neighbours. */
 void learn_row(struct session *session, int32_t id, const struct row_name *name,
                const struct neighbor_tokens *neighbors);
+/* Appends what row `row` of the text is computed from beside ids, as a prefix_node has it. */
+void append_read(const struct session *session, const struct session_text *text, int row,
+                 struct buffer *out);
+/* The rows that the session's last block has, where the next row goes on. */
+struct prefix_place session_place(const struct session *session);
+/* Full blocks of the text that are kept become the session's next ones. */
+void share_blocks(struct session *session, const struct prefix_text *text);
+
+/* The text's rows [first, first + n) are the session's next known ones. */
+void learn_text(struct session *session, const struct session_text *text, int first, int n);
 /* The session's blocks are free, or kept; `pinned`: they stay whatever comes. */
 void release_blocks(struct session *session, bool pinned);
+
+/* session_blocks.c */
+
+/* The block is free. Where `reads`, its rows may depend on documents, and are overwritten. */
+void free_block(struct session_pool *pool, int32_t block, bool reads);
+static inline bool session_reads(const struct session *session) {
+    return session->documents.size > 0;
+}
+/* The documents that the first `rows` rows read, [*n]; valid until the next call. */
+const struct read_document *documents_within(struct session_pool *pool,
+                                             const struct session *session, int rows, int *n);
+/* Rows of this block, which the tree has, are the session's, the last one before row `end`: it
+ * reads what these have read. */
+void inherit_documents(struct session *session, int block, int end);
+/* The block with these rows is the session's next one in the tree: whoever watches is told. */
+void tell_joined(struct session *session, int32_t block, const struct prefix_rows *rows);
+/* A block has left the tree, and is free; `there` has its rows, or no block has (PREFIX_NONE). */
+void tell_left(struct session_pool *pool, int32_t block, int there, bool reads);
 
 /* Positions of a row: several for multimodal RoPE. */
 static inline int sections_of(const struct session_pool *pool) {

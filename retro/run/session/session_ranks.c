@@ -25,6 +25,18 @@ enum status copy_block(struct session_pool *pool, int32_t from, int32_t to, int 
     return STATUS_OK;
 }
 
+void wipe_block(struct session_pool *pool, int32_t block) {
+    struct comm *world = pool->model->comm->world;
+    struct error e;
+    if (world->size > 1) {
+        buffer_clear(&pool->message);
+        buffer_append(&pool->message, &(enum message){MESSAGE_WIPE}, sizeof(enum message));
+        buffer_append(&pool->message, &block, sizeof block);
+        if (comm_broadcast(world, &pool->message, &e)) return;
+    }
+    kv_cache_wipe(&pool->cache, block);
+}
+
 /* Viewing pictures, on all ranks. */
 
 /* A picture in a message; its pixels follow. */
@@ -113,6 +125,13 @@ static void follow_copy(const struct session_pool *pool, struct text_span in) {
     kv_cache_copy(&pool->cache, copy.from, copy.to, copy.rows);
 }
 
+static void follow_wipe(const struct session_pool *pool, struct text_span in) {
+    int32_t block;
+    CHECK(in.size == sizeof block);
+    memcpy(&block, in.text, sizeof block);
+    kv_cache_wipe(&pool->cache, block);
+}
+
 static enum status follow_step(struct session_pool *pool, struct text_span in, struct error *e) {
     run_plans(pool, in);
     return backend_sync(pool->model->backend, e);
@@ -167,6 +186,7 @@ static enum status follow_message(struct session_pool **pool, struct model *mode
         case MESSAGE_COPY: follow_copy(*pool, in); break;
         case MESSAGE_STATE: follow_state(*pool, in); break;
         case MESSAGE_REPLAY: follow_replay(*pool, in); break;
+        case MESSAGE_WIPE: follow_wipe(*pool, in); break;
         case MESSAGE_PICTURES: return follow_pictures(*pool, in, e);
         case MESSAGE_PICTURE_PASS: return follow_picture_pass(*pool, e);
         case MESSAGE_CLOSE:

@@ -26,6 +26,12 @@ int session_next_kept(const struct session *session, int found, int n) {
     return min_int((found / step + 1) * step, last);
 }
 
+/* The session is about to write the state. Some of its content may stay when a step fails. */
+static void note_written(struct session *session, int32_t state) {
+    struct state_cache *cache = &session->pool->states;
+    cache->reads[state] = cache->reads[state] || session_reads(session);
+}
+
 /* Promises that no block redeemed: their rows are not known by ids. */
 static void withdraw_promises(struct session *session) {
     struct session_state *state = &session->state;
@@ -63,6 +69,7 @@ static void promise_states(struct session *session, const struct step_item *item
         if (promised == STATE_NONE) return;
         state->promised[state->n_promised] = (struct promised_state){rows, promised};
         state->n_promised++;
+        note_written(session, promised);
     }
 }
 
@@ -83,6 +90,7 @@ void plan_states(struct session_pool *pool, const struct step_item *item, int fi
     struct plan *plan = &pool->plan;
     int certain = item->n_tokens - item->n_drafts, done = 0;
     if (state->own == STATE_NONE) state->own = state_cache_take(&pool->states);
+    note_written(session, state->own);
     promise_states(session, item, certain);
     struct state_span span = {first_row, 0, session->length == 0 ? STATE_NONE : state->own,
                               state->own, 0};
@@ -190,7 +198,7 @@ int find_state(struct session_pool *pool, const struct prefix_text *text, int *a
 /* On all ranks. */
 
 struct state_copy {
-    int32_t from, to;
+    int32_t from, to; /* STATE_NONE: `to` becomes zeros */
 };
 
 static enum status tell_ranks(struct session_pool *pool, enum message kind, const void *body,
@@ -212,13 +220,30 @@ void take_state(struct session *session, int32_t from) {
     if (tell_ranks(pool, MESSAGE_STATE, &copy, sizeof copy, &e))
         return; /* the next step fails, too */
     state_cache_copy(&pool->states, copy.from, copy.to);
+    pool->states.reads[copy.to] |= pool->states.reads[copy.from];
+}
+
+void wipe_states(struct session_pool *pool) {
+    struct state_cache *cache = &pool->states;
+    struct error e;
+    for (int i = 0; i < cache->n_free; i++) {
+        struct state_copy wipe = {STATE_NONE, cache->free_states[i]};
+        if (!cache->reads[wipe.to]) continue;
+        if (tell_ranks(pool, MESSAGE_STATE, &wipe, sizeof wipe, &e))
+            return; /* the next step fails, too */
+        state_cache_wipe(cache, wipe.to);
+        cache->reads[wipe.to] = false;
+    }
 }
 
 void follow_state(const struct session_pool *pool, struct text_span in) {
     struct state_copy copy;
     CHECK(in.size == sizeof copy);
     memcpy(&copy, in.text, sizeof copy);
-    state_cache_copy(&pool->states, copy.from, copy.to);
+    if (copy.from == STATE_NONE)
+        state_cache_wipe(&pool->states, copy.to);
+    else
+        state_cache_copy(&pool->states, copy.from, copy.to);
 }
 
 static void replay(const struct session_pool *pool, const struct state_span *span) {

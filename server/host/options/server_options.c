@@ -56,6 +56,12 @@ static const struct option_row server_rows[] = {
     OPTION_PATH(struct server_settings, prefix_folder,
                 "folder that keeps the rows of server.prefixes from one start to the next; empty: "
                 "none does"),
+    OPTION_PATH(
+        struct server_settings, cache_folder,
+        "folder that keeps rows of prompts and answers from one start to the next: texts of "
+        "clients, in files for the server's user alone; empty: none does"),
+    OPTION_INT(struct server_settings, cache_folder_mb, 4096, 1, 1 << 24,
+               "megabytes of files in server.cache_folder; the least recently used leave"),
     OPTION_INT(struct server_settings, max_queue, 64, 0, 1 << 20,
                "requests waiting for a sequence; more are refused with 503"),
     OPTION_INT(

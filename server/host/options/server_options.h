@@ -37,6 +37,8 @@ struct server_settings {
     struct json_list
         prefixes;        /* of struct prefix_path: texts whose rows are there from the start */
     char *prefix_folder; /* keeps these rows; empty: they are computed at each start */
+    char *cache_folder;  /* keeps rows of prompts and answers; empty: they end with the process */
+    int cache_folder_mb; /* of files in it, at most */
     int max_queue;       /* requests waiting for a sequence; more get 503 */
     int request_threads; /* that read requests and write answers */
     int max_requests;    /* that wait for such a thread; more get 503 */
