@@ -1,14 +1,16 @@
 """server.cache_folder: rows of prompts that outlive the process, and rows of documents that must not."""
 import concurrent.futures
 import json
+import os
 import random
 import resource
 import signal
+import struct
 import subprocess
 import time
 
 import pytest
-from conftest import BUILD, Server
+from conftest import BUILD, TOOLS, Server
 from test_keys import Keys, bearer
 from test_prefixes import PLAIN, answer, cached, ids, metric
 
@@ -248,3 +250,151 @@ def test_folders_that_are_refused(config, tmp_path, keep, rows):
     assert "no rows are kept in memory" in refusal(f"server.cache_folder={rows}", "server.prefix_cache_mb=0")
     keep()
     assert "another server has this folder" in refusal(f"server.cache_folder={rows}")
+
+
+# Documents.
+
+SECRET = "The vault of the third cellar opens with the number 48151623 and a brass key. "
+OTHER = "Bread is baked at two hundred and twenty degrees for half an hour in this bakery. "
+
+
+def memory_has(server, needles):
+    """Which of these bytes lie in memory that the process can write to."""
+    found = set()
+    with open(f"/proc/{server.process.pid}/maps") as maps, open(f"/proc/{server.process.pid}/mem", "rb", 0) as memory:
+        for line in maps:
+            span, mode = line.split()[:2]
+            if "w" not in mode or "[v" in line:
+                continue
+            first, last = (int(part, 16) for part in span.split("-"))
+            if last - first > 1 << 36:
+                continue  # a sanitizer's own
+            try:
+                data = os.pread(memory.fileno(), last - first, first)
+            except OSError:
+                continue
+            found |= {name for name, bytes_ in needles.items() if bytes_ in data}
+    return found
+
+
+def parse(path):
+    """ids, documents and image of a file of rows."""
+    data = path.read_bytes()
+    n, n_read, documents, image = struct.unpack_from("<IIQQ", data, 88)
+    head = 112 + 4 * (n + n_read)
+    return data[112 : 112 + 4 * n], data[head : head + documents], data[-8 - image : -8]
+
+
+def named(path):
+    """The documents that a file's rows read, each with the row of the text that read it first."""
+    documents, at, found = parse(path)[1], 0, {}
+    while at < len(documents):
+        size, row = struct.unpack_from("<II", documents, at)
+        at += 32 + size
+        found[documents[at - size : at].decode()] = row
+    return found
+
+
+def needles_of(paths):
+    """Bytes of the last row by the names of their files: first rows may be those of other prompts, too."""
+    return {p.name: parse(p)[2][-512:] for p in paths}
+
+
+@pytest.fixture
+def library(keep, folder):
+    """Starts servers with a collection of their own, which the test may change."""
+    return lambda: keep(f"retrieval.collection={folder}")
+
+
+def put(server, name, text):
+    reply = server.request("PUT", f"/v1/documents/{name}", json.dumps({"text": text * 6}), {"Content-Type": "application/json"})
+    assert reply.status in (200, 201), reply.body
+
+
+MODES = {"prompt": {"mode": "prompt", "k": 1}, "attend": {"k": 1}}
+
+
+def read(server, question, mode):
+    return server.complete(question * 3, max_tokens=150, temperature=0, ignore_eos=True, retrieval=MODES[mode])
+
+
+def delete(server, folder):
+    assert server.request("DELETE", "/v1/documents/secret").status == 200
+
+
+def delete_elsewhere(server, folder):
+    done = subprocess.run([TOOLS / "retro-index", "delete", folder, "secret"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+def replace(server, folder):
+    put(server, "secret", "The garden behind the house has roses, an old pear tree and two benches. ")
+
+
+def delete_while_it_is_off(server, folder):
+    stop(server)
+    delete_elsewhere(server, folder)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("change", [delete, delete_elsewhere, replace, delete_while_it_is_off])
+def test_deleted_text_leaves(library, folder, rows, mode, change):
+    server = library()
+    put(server, "secret", SECRET)
+    put(server, "bread", OTHER)
+    for text in (SECRET, OTHER):
+        before = set(files(rows))
+        reply = read(server, text, mode)
+        settled(server)
+        new = set(files(rows)) - before
+        found = {n["document"] for entry in reply["retrieval"] for n in entry["neighbors"]}
+        # Rows name what their own prompt and answer have read, whatever else begins like them.
+        assert new and {name for path in new for name in named(path)} == found
+    marked = [p for p in files(rows) if "secret" in named(p)]
+    others = [p for p in files(rows) if p not in marked]
+    assert marked and others
+    needles = needles_of(marked)
+    assert memory_has(server, needles), "the search finds rows that are there"
+
+    change(server, folder)
+    if server.process.poll() is not None:
+        server = library()
+    wait_for(lambda: not any(p.exists() for p in marked))
+    assert metric(server, "retro_cache_folder_forgotten_total") >= 1
+    assert memory_has(server, needles) == set()
+    assert all(p.exists() for p in others)
+    again = read(server, OTHER, mode)
+    assert cached(again) == again["usage"]["prompt_tokens"] - 1
+    if change != replace:
+        # The words that were asked are the client's own, who may ask them again; nothing of the document is behind them.
+        read(server, SECRET, mode)
+        settled(server)
+        assert not any("secret" in named(p) for p in files(rows))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("change", [delete, delete_elsewhere, None])
+def test_what_went_is_not_found_by_the_next_request(library, folder, mode, change):
+    """A request sees what the collection was when it came, whatever other threads have got to since. A document that comes
+    back as it was gives the same prompt, and only its rows tell that it was gone."""
+    server = library()
+
+    def put_secret(title):
+        reply = server.request("PUT", "/v1/documents/secret", json.dumps({"text": SECRET * 6, "title": title}), {"Content-Type": "application/json"})
+        assert reply.status in (200, 201), reply.body
+
+    put_secret("A")
+    first = read(server, SECRET, mode)
+    seen = []
+    for _ in range(8):
+        again = read(server, SECRET, mode)
+        assert cached(again) == again["usage"]["prompt_tokens"] - 1
+        if change:
+            change(server, folder)
+        else:
+            put_secret("B")
+        put_secret("A")
+        reply = read(server, SECRET, mode)
+        assert reply["choices"] == first["choices"]
+        seen.append(cached(reply))
+    assert len(set(seen)) == 1 and seen[0] < first["usage"]["prompt_tokens"] - 1

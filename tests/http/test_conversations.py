@@ -8,6 +8,7 @@ import sys
 import pytest
 from chat_model import SOURCES, make_chat_model
 from conftest import BUILD, DEPS, Server
+from test_cache_folder import files, memory_has, named, needles_of, settled, wait_for
 from test_keys import Keys, bearer
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -231,6 +232,50 @@ def test_a_deleted_passage_is_not_named(own):
     reply = say(server, messages)
     assert numbers(reply, "earlier") == [2]
     expect_prompt(server, messages, reply, ["", put_in(replies[1]), "", put_in(reply)])
+
+
+def test_rows_leave_with_documents_of_earlier_turns(own, tmp_path):
+    """Passages of earlier turns are part of what a prompt has read, in a prompt that takes over no rows of these turns too."""
+    rows = tmp_path / "rows"
+    server = own(f"server.cache_folder={rows}")
+
+    subject_of = {}
+
+    def new_files(asked):
+        before = set(files(rows))
+        reply = say(server, asked, max_tokens=150)
+        settled(server)
+        subject_of.update((n["id"], pathlib.Path(n["document"]).stem) for n in reply["retrieval"][0]["neighbors"])
+        return reply, set(files(rows)) - before
+
+    def subjects(path):
+        return {subject_of[name] for name in named(path)}
+
+    messages = [{"role": "system", "content": "Answer in a few words. " * 20}]
+    for i, name in enumerate(SUBJECTS[:3]):
+        messages.append(user(question(name)))
+        reply, new = new_files(messages)
+        assert documents(reply) == [name]
+        # Each turn goes on behind the rows of the turns before. What it adds is named from its own passage on.
+        assert {frozenset(subjects(p)) for p in new} == {frozenset(SUBJECTS[:i]), frozenset(SUBJECTS[: i + 1])}
+        messages.append(assistant("It is known. " * 20))
+    # With another system message, all is computed anew; the conversation stays the same one.
+    messages = [{"role": "system", "content": "Answer in many words. " * 20}, *messages[1:], user(question("engine"))]
+    reply, new = new_files(messages)
+    assert numbers(reply, "earlier") == [1, 2, 3]
+    assert {frozenset(subjects(p)) for p in new} == {frozenset(), frozenset(SUBJECTS[:3]), frozenset(SUBJECTS[:4])}
+    marked = [p for p in files(rows) if "bridge" in subjects(p)]
+    others = [p for p in files(rows) if p not in marked]
+    needles = needles_of(marked)
+    assert memory_has(server, needles), "the search finds rows that are there"
+
+    change(server, "bridge")
+    wait_for(lambda: not any(p.exists() for p in marked))
+    assert memory_has(server, needles) == set()
+    assert others and all(p.exists() for p in others)
+    again = say(server, messages)
+    assert 128 <= cached(again) < again["usage"]["prompt_tokens"] // 2
+    assert numbers(again, "earlier") == [2, 3]
 
 
 @pytest.mark.parametrize("retrieval", [{"exclude": ["{soup}"]}, {"filter": {"not": {"eq": {"id": "{id}"}}}}])
