@@ -91,6 +91,9 @@ static ssize_t end_stream(const struct exchange *exchange) {
                                                         : MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
+/* The key may ask the next thing, which a client does as soon as it has the last byte. */
+static void release_key(struct exchange *exchange) { api_release(&exchange->admission); }
+
 /* The library asks for more bytes of a stream. */
 static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t max) {
     struct exchange *exchange = context;
@@ -103,6 +106,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t
         enum answer_progress progress =
             exchange->answer->ops->poll(exchange->answer, &exchange->out);
         exchange->complete = progress == ANSWER_COMPLETE;
+        if (exchange->complete) release_key(exchange);
         if (progress == ANSWER_WAITING && suspend(exchange)) return 0;
     }
     size_t n =
@@ -124,7 +128,7 @@ enum MHD_Result exchange_respond(struct exchange *exchange) {
         exchange->complete = progress == ANSWER_COMPLETE;
         if (progress == ANSWER_WAITING && suspend(exchange)) return MHD_YES;
     }
-    if (exchange->answer->listens) api_release(&exchange->admission);
+    if (exchange->complete || exchange->answer->listens) release_key(exchange);
     if (exchange->answer->stream) {
         uint64_t length = exchange->answer->length;
         return send_response(

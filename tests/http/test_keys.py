@@ -139,6 +139,16 @@ def test_requests_at_a_time(start, keys):
         assert time.monotonic() < deadline
 
 
+@pytest.mark.parametrize("fields", [{}, {"stream": True}, {"max_tokens": 200, "ignore_eos": True}])
+def test_a_request_right_behind_an_answer(start, keys, fields):
+    """A request counts no more once its client has the last byte of the answer."""
+    secret = keys.add("alice", concurrent=1)
+    server = start(f"server.keys_file={keys.path}", "retrieval.collection=")
+    for _ in range(20 if "max_tokens" in fields else 100):
+        reply = ask(server, bearer(secret), **fields)
+        assert reply.status == 200, reply.body
+
+
 @pytest.mark.parametrize("path, body", [("/v1/completions", {"prompt": "The " * 99, "max_tokens": 20, "ignore_eos": True}),
                                         ("/v1/embeddings", {"input": "The " * 150})])
 def test_tokens(start, keys, path, body):
