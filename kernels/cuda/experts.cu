@@ -15,6 +15,7 @@ struct route_kernel_args {
     float scale;       /* 0: none */
     int sigmoid, renormalise, groups, groups_used, group_best;
     float epsilon;
+    int unused = 0;
 };
 
 /* The largest key that comes after `last` in the order of choice, the same in every lane; last

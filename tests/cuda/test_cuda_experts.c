@@ -32,7 +32,8 @@ static void test_route(void **state) {
     }
 }
 
-/* Sigmoids, a bias that chooses and does not weigh, groups, a scale. */
+/* Sigmoids, a bias that chooses and does not weigh, groups, a scale, an
+ * epsilon. */
 static void test_route_rules(void **state) {
     (void)state;
     static const int sizes[][4] = {{7, 3, 0, 0}, {12, 4, 4, 2}, {256, 8, 8, 4}};
@@ -45,6 +46,7 @@ static void test_route_rules(void **state) {
                               on_device = route_on(y, logits, rules & 4, true);
             on_cpu.sigmoid = on_device.sigmoid = rules & 2;
             on_cpu.scale = on_device.scale = rules & 8 ? 2.5f : 0;
+            on_cpu.epsilon = on_device.epsilon = rules & 2 ? 0.125f : 0;
             on_cpu.groups = on_device.groups = sizes[s][2];
             on_cpu.groups_used = on_device.groups_used = sizes[s][3];
             on_cpu.group_best = on_device.group_best = rules & 16 ? 1 : 0;
