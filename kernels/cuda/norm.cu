@@ -26,14 +26,13 @@ __global__ void __launch_bounds__(NORM_THREADS) norm_row_kernel(struct norm_kern
     float *x = (float *)k.x.data + blockIdx.x * k.x.stride + blockIdx.y * k.x.cols;
     float *y = (float *)k.y.data + blockIdx.x * k.y.stride + blockIdx.y * k.x.cols, sum = 0,
           mean = 0;
-    const float *gammas = k.gamma + blockIdx.y * k.apart,
-                *betas = k.beta == NULL ? NULL : k.beta + blockIdx.y * k.apart;
+    int head = (int)blockIdx.y * k.apart;
     lanes<V> kept = {}, gamma = {}, beta = {};
     if (first < n) {
         kept = k.sum.y.data ? add_at<V>(k.sum, (int)blockIdx.x, first)
                             : lanes_load<V>(x, DTYPE_F32, first);
-        gamma = lanes_load<V>(gammas, DTYPE_F32, first);
-        if (betas != NULL) beta = lanes_load<V>(betas, DTYPE_F32, first);
+        gamma = lanes_load<V>(k.gamma, DTYPE_F32, head + first);
+        if (k.beta != NULL) beta = lanes_load<V>(k.beta, DTYPE_F32, head + first);
     }
     for (int col = first; k.sum.y.data && col < n; col += step)
         lanes_store<V>(x, DTYPE_F32, col,
@@ -57,12 +56,12 @@ __global__ void __launch_bounds__(NORM_THREADS) norm_row_kernel(struct norm_kern
     for (int col = first; col < n; col += step) {
         lanes<V> v = col == first ? kept : lanes_load<V>(x, DTYPE_F32, col);
         if (col > first) {
-            gamma = lanes_load<V>(gammas, DTYPE_F32, col);
-            if (betas != NULL) beta = lanes_load<V>(betas, DTYPE_F32, col);
+            gamma = lanes_load<V>(k.gamma, DTYPE_F32, head + col);
+            if (k.beta != NULL) beta = lanes_load<V>(k.beta, DTYPE_F32, head + col);
         }
         for (int j = 0; j < V; j++) {
             v.at[j] = (v.at[j] - mean) * scale * gamma.at[j];
-            if (betas != NULL) v.at[j] += beta.at[j];
+            if (k.beta != NULL) v.at[j] += beta.at[j];
         }
         lanes_store<V>(y, DTYPE_F32, col, v);
     }

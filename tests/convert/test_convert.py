@@ -221,12 +221,12 @@ def test_calibration_finds_what_matters(shipped, tmp_path):
         tensors[name] = (*tensors[name][:2], values.tobytes())
     write_tensors(folder / "model.safetensors", tensors)
     matrix = "decoder.layers.3.mlp.linear_fc1.weight"
-    source = widen_bf16(tensors[matrix][2]).reshape(768, 192)
+    source = widen_bf16(tensors[matrix][2]).reshape(1024, 256)
 
     def ratio(*options):
         out = tmp_path / f"out{len(options)}"
         converted(folder, out, "int4", *options)
-        squares = (read_int4(read_tensors(out / "model.safetensors"), matrix, (768, 192)) - source) ** 2
+        squares = (read_int4(read_tensors(out / "model.safetensors"), matrix, (1024, 256)) - source) ** 2
         return squares[:, ::2].sum() / squares[:, 1::2].sum()
 
     assert 0.9 < ratio() < 1.1 and ratio("--calibrate", CALIBRATION) > 1.2
@@ -241,18 +241,18 @@ def test_calibrated_is_near(shipped):
 def test_format(shipped):
     """docs/model-format.md, read by other eyes: what the file says is the source, rounded."""
     folder, _ = shipped
-    name, shape = "decoder.layers.3.mlp.linear_fc1.weight", (768, 192)
+    name, shape = "decoder.layers.3.mlp.linear_fc1.weight", (1024, 256)
     original = read_tensors(SHIPPED / "model.safetensors")
     source = widen_bf16(original[name][2]).reshape(shape)
     for to, bound in (("int8", 0.01), ("int4", 0.1)):
         tensors = read_tensors(folder / to / "model.safetensors")
-        assert tensors[name + ".scale"][:2] == ("F16", [768, 6])
+        assert tensors[name + ".scale"][:2] == ("F16", [1024, 8])
         if to == "int8":
-            assert tensors[name][:2] == ("I8", [768, 192]) and name + ".minimum" not in tensors
+            assert tensors[name][:2] == ("I8", [1024, 256]) and name + ".minimum" not in tensors
             scale = np.frombuffer(tensors[name + ".scale"][2], dtype="<f2").astype(np.float32)
             values = scale.repeat(32).reshape(shape) * np.frombuffer(tensors[name][2], dtype=np.int8).reshape(shape)
         else:
-            assert tensors[name + ".minimum"][:2] == ("F16", [768, 6])
+            assert tensors[name + ".minimum"][:2] == ("F16", [1024, 8])
             values = read_int4(tensors, name, shape)
         assert 0.001 < np.sqrt(((values - source) ** 2).sum() / (source**2).sum()) < bound
         kept = "decoder.layers.3.mlp.linear_fc1.bias"
@@ -265,8 +265,8 @@ def test_the_table_is_true(shipped, tmp_path):
     row = next(line for line in lines if line.startswith("decoder.layers.3.mlp.linear_fc1.weight"))
     name, rest = row.split("[")[0].strip(), row.split("]")[1].split()
     assert rest[:3] == ["bf16", ">", "int8"]
-    assert float(rest[3]) == pytest.approx(768 * 192 * 2 / 1000, abs=0.1)
-    assert float(rest[4]) == pytest.approx(768 * 192 * 34 / 32 / 1000, abs=0.1)
+    assert float(rest[3]) == pytest.approx(1024 * 256 * 2 / 1000, abs=0.1)
+    assert float(rest[4]) == pytest.approx(1024 * 256 * 34 / 32 / 1000, abs=0.1)
     a, b = read_tensors(SHIPPED / "model.safetensors")[name], read_tensors(tmp_path / "out/model.safetensors")
     source = (np.frombuffer(a[2], dtype="<u2").astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     scale = np.frombuffer(b[name + ".scale"][2], dtype="<f2").astype(np.float64).repeat(32)

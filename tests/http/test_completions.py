@@ -7,6 +7,7 @@ import pytest
 from conftest import CONTEXT, MODEL
 
 PROMPT = "The fork() system call creates a new process. The child"
+GOES_ON = "NAME\n       open - open a file\n\nDESCRIPTION\n"  # the shipped model writes on behind this
 OFF = {"enabled": False}
 
 
@@ -180,7 +181,7 @@ def test_include_usage(server):
 
 def test_stop_strings_cross_tokens(server):
     ask = dict(max_tokens=60, temperature=0, retrieval=OFF)
-    whole = server.complete(PROMPT, logprobs=0, **ask)["choices"][0]
+    whole = server.complete(GOES_ON, logprobs=0, **ask)["choices"][0]
     text, tokens = whole["text"], whole["logprobs"]["tokens"]
     assert "".join(tokens) == text
     # From the middle of each token to the middle of the next but one: none of these is a token.
@@ -188,10 +189,10 @@ def test_stop_strings_cross_tokens(server):
         start = len("".join(tokens[:i])) + len(tokens[i]) // 2
         stop = text[start : len("".join(tokens[: i + 2])) + max(1, len(tokens[i + 2]) // 2)]
         expected = text[: text.index(stop)]
-        choice = server.complete(PROMPT, stop=["never\0seen", stop], **ask)["choices"][0]
+        choice = server.complete(GOES_ON, stop=["never\0seen", stop], **ask)["choices"][0]
         assert choice["text"] == expected and choice["finish_reason"] == "stop"
         shown = ""
-        for event in server.stream(PROMPT, stop=stop, **ask):
+        for event in server.stream(GOES_ON, stop=stop, **ask):
             shown += event["choices"][0]["text"]
             assert expected.startswith(shown), "part of a stop string was shown"
         assert shown == expected
@@ -211,8 +212,8 @@ def test_stop_with_logprobs_shows_no_token_behind_it(server):
 
 def test_a_stop_that_never_comes_is_not_swallowed(server):
     ask = dict(max_tokens=30, temperature=0, retrieval=OFF)
-    text = server.complete(PROMPT, **ask)["choices"][0]["text"]
-    held = server.complete(PROMPT, stop=text[-5:] + "never", **ask)["choices"][0]
+    text = server.complete(GOES_ON, **ask)["choices"][0]["text"]
+    held = server.complete(GOES_ON, stop=text[-5:] + "never", **ask)["choices"][0]
     assert held["text"] == text and held["finish_reason"] == "length"
 
 
