@@ -129,9 +129,14 @@ def chunk_queries(documents, vocabulary, m):
     return queries, tokens
 
 
+def write_queries(path, queries):
+    """{"document", "text"} a line, as retro-index and search.py read them."""
+    Path(path).write_text("".join(json.dumps(query) + "\n" for query in queries), encoding="utf-8")
+
+
 def query_collection(retro_index, index_config, collection, k, queries, out):
     """Neighbours of chunks that are not of the collection."""
     lines = Path(out).with_suffix(".queries.jsonl")
-    lines.write_text("".join(json.dumps(q) + "\n" for q in queries), encoding="utf-8")
+    write_queries(lines, queries)
     run_index(retro_index, "neighbors", collection, "--config", index_config, "--k", k, "--queries", lines, "--out", out)
     lines.unlink()

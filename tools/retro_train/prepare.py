@@ -19,9 +19,9 @@ import numpy as np
 
 from . import corpus, tokenizer
 from .files import read_json, write_json
-from .neighbours import Collection, chunk_queries, query_collection, run_index
+from .neighbours import Collection, chunk_queries, query_collection, run_index, write_queries
 from .questions import question_chunks, read_manuals
-from .search import write_collection, write_queries
+from .search import write_collection
 
 
 def make_model_folder(run, folder):

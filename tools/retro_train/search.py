@@ -47,10 +47,6 @@ def write_collection(folder, documents, vocabulary, m, eod):
     (Path(folder) / "CURRENT").write_text(f"{GENERATION} 0000000000000000\n")
 
 
-def write_queries(path, queries):
-    Path(path).write_text("".join(json.dumps(query) + "\n" for query in queries), encoding="utf-8")
-
-
 def read_queries(path):
     return [json.loads(line)["text"] for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
