@@ -2,10 +2,8 @@
  * gone (server/blocks/document_watch.h). */
 #include <string.h>
 
-#include "retrieval/generation/generation_private.h"
 #include "server/blocks/document_watch.h"
-#include "tests/documents.h"
-#include "tests/folder.h"
+#include "tests/made_collection.h"
 
 enum { N = 3 };
 
@@ -15,33 +13,9 @@ struct fixture {
     struct buffer gone;
 };
 
-static struct collection *open_store(void) {
-    struct collection *collection;
-    struct error e;
-    if (store_open(&collection, test_folder, &e)) fail_msg("%s", e.text);
-    return collection;
-}
-
 static void fixture_open(struct fixture *f) {
-    struct collection_options options = {.chunk_length = CHUNK,
-                                         .eod = EOD,
-                                         .dim = DIM,
-                                         .embedder = "toy",
-                                         .tokenizer = "toy",
-                                         .index_factory = INDEX_EXACT};
-    struct generation_builder *builder;
-    struct error e;
-    if (builder_create(&builder, test_folder, &options, &e)) fail_msg("%s", e.text);
-    for (int i = 0; i < N; i++) {
-        struct made_document made;
-        make_document(&made, i, 1);
-        int n_chunks = document_count_chunks(made.document.n, CHUNK);
-        if (builder_add_document(builder, &made.document, &e) ||
-            builder_add_vectors(builder, made.vectors, n_chunks, &e))
-            fail_msg("%s", e.text);
-    }
-    if (builder_commit(builder, &e)) fail_msg("%s", e.text);
-    *f = (struct fixture){.collection = open_store()};
+    made_collection_build(N);
+    *f = (struct fixture){.collection = made_collection_open()};
     f->watch = document_watch_open(f->collection);
 }
 
@@ -49,22 +23,6 @@ static void fixture_close(struct fixture *f) {
     document_watch_close(f->watch);
     collection_close(f->collection);
     buffer_free(&f->gone);
-}
-
-static void put(struct collection *collection, int id, int version) {
-    struct made_document made;
-    struct error e;
-    enum change_effect effect;
-    make_document(&made, id, version);
-    assert_int_equal(collection_put(collection, NULL, &made.document, made.vectors, &effect, &e),
-                     STATUS_OK);
-}
-
-static void delete_document(struct collection *collection, int id) {
-    struct made_document made;
-    struct error e;
-    make_document(&made, id, 1);
-    assert_int_equal(collection_delete(collection, NULL, made.id, &e), STATUS_OK);
 }
 
 /* The key of a hit from byte `start` on of a document as it was made. */
@@ -107,21 +65,21 @@ static void test_looks(void **state) {
     assert_true(first != second);
     assert_true(read_there(&f, 0, 1) == first);
     assert_true(look(&f) == 0);
-    put(f.collection, 5, 1);
+    made_collection_put(f.collection, 5, 1);
     assert_true(look(&f) == 0);
-    delete_document(f.collection, 0);
+    made_collection_delete(f.collection, 0);
     assert_true(look(&f) == first);
     assert_false(document_watch_has(f.watch, first));
     assert_true(look(&f) == 0);
 
     /* It comes back between two looks, or is read again: another life of the same text. */
-    put(f.collection, 0, 1);
+    made_collection_put(f.collection, 0, 1);
     assert_true(look(&f) == 0);
     assert_true(read_there(&f, 0, 1) == first);
-    delete_document(f.collection, 0);
-    put(f.collection, 0, 1);
+    made_collection_delete(f.collection, 0);
+    made_collection_put(f.collection, 0, 1);
     assert_true(look(&f) == first);
-    put(f.collection, 1, 2);
+    made_collection_put(f.collection, 1, 2);
     assert_true(look(&f) == second);
     assert_false(document_watch_is_needed(f.watch));
     fixture_close(&f);
@@ -133,7 +91,7 @@ static void test_a_hit_of_an_earlier_state(void **state) {
     bool there;
     (void)state;
     fixture_open(&f);
-    put(f.collection, 0, 2);
+    made_collection_put(f.collection, 0, 2);
     uint64_t old = read_made(&f, 0, 1, 0, &there);
     assert_false(there);
     assert_false(document_watch_has(f.watch, old));
@@ -157,8 +115,8 @@ static void test_records(void **state) {
     }
     assert_false(document_watch_print(f.watch, &(struct read_document){77, 0}, &records));
     document_watch_close(f.watch);
-    delete_document(f.collection, 1);
-    put(f.collection, 2, 2);
+    made_collection_delete(f.collection, 1);
+    made_collection_put(f.collection, 2, 2);
 
     f.watch = document_watch_open(f.collection);
     const struct text_span all = {records.data, records.size};
@@ -185,8 +143,8 @@ static void test_another_generation(void **state) {
     fixture_open(&f);
     read_there(&f, 0, 1);
     uint64_t second = read_there(&f, 1, 1);
-    struct collection *other = open_store();
-    put(other, 1, 3);
+    struct collection *other = made_collection_open();
+    made_collection_put(other, 1, 3);
     assert_int_equal(collection_compact(other, NULL, &e), STATUS_OK);
     assert_int_equal(collection_follow(f.collection, &e), STATUS_OK);
     assert_true(look(&f) == second);
@@ -204,9 +162,9 @@ static void test_keys_that_are_not_used(void **state) {
     key_set_add(&used, second, 0);
     document_watch_keep(f.watch, &used);
     assert_false(document_watch_has(f.watch, first));
-    delete_document(f.collection, 0);
+    made_collection_delete(f.collection, 0);
     assert_true(look(&f) == 0);
-    delete_document(f.collection, 1);
+    made_collection_delete(f.collection, 1);
     assert_true(look(&f) == second);
     key_set_free(&used);
     fixture_close(&f);
