@@ -48,7 +48,8 @@ def test_questions_of_a_page():
     assert asked["Which option of frob writes to FILE?"] == asked["How do I make frob write to FILE?"] == asked["How do I write to FILE with frob?"]
     assert [questions.third_person(order) for order in ("copy all", "match", "display x")] == ["copies all", "matches", "displays x"]
     assert asked["What does the option --output of frob do?"] == long
-    assert len(asked) == 16
+    assert asked["Which error does frob return if the knob is stuck?"] == "EIO The knob is stuck."
+    assert len(asked) == 19
     assert questions.questions_of("frob turns knobs\n\nNAME\n\nno page\n") == []
 
 
@@ -89,13 +90,57 @@ def test_questions_of_a_call():
     assert asked["What does open_knob() return on success?"] == "On success, open_knob() returns its number."
     assert asked["What does open_knob() return on error?"] == "On error, -1 is returned."
     assert asked["What does open_knob return?"] == asked["What does open_knob() return?"]
-    assert asked["What does the flag K_CLOEXEC of open_knob do?"] == "Close it on exec."
+    assert asked["What does the flag K_CLOEXEC of open_knob() do?"] == "Close it on exec."
     assert asked["What does the flag K_SYNC of open_knob() do?"] == "Turn it at once."
-    assert asked["When does open_knob fail with EIO?"] == "It is stuck."
+    assert asked["When does open_knob() fail with EIO?"] == "It is stuck."
     assert asked["When does open_knob() fail with EPERM?"] == "It is locked."
-    assert asked["When does open_knob fail with ENOENT?"] == "There is none."
+    assert asked["When does open_knob() fail with ENOENT?"] == "There is none."
     assert asked["When does open_knob() fail with EINVAL?"] == "(since Linux 9) The flags are bad."
-    assert len(asked) == 14
+    assert asked["Which flag of open_knob() does this: close it on exec?"] == "K_CLOEXEC Close it on exec."
+    assert asked["Which error does open_knob() return if it is locked?"] == "EPERM It is locked."
+    assert len(asked) == 20
+
+
+TOOL = """NAME
+       knobctl - turn knobs
+
+DESCRIPTION
+       Turns them. The argument knob is the number of one. It does not wait.
+
+       --no-wait
+              do not wait for the knob
+
+COMMANDS
+       turn KNOB
+              Turn the knob once, to the right.
+
+EXIT STATUS
+       0      Every knob was turned.
+
+       124    A knob was stuck for too long.
+"""
+
+
+def test_questions_of_arguments_commands_and_exit_statuses():
+    asked = dict(questions.questions_of(TOOL))
+    assert asked["What is the argument knob of knobctl for?"] == "The argument knob is the number of one."
+    assert asked["What does knobctl turn do?"] == "Turn the knob once, to the right."
+    assert asked["Which command of knobctl does this: turn the knob once?"] == "turn KNOB Turn the knob once, to the right."
+    assert asked["What is the exit status of knobctl: a knob was stuck for too long?"] == "124 A knob was stuck for too long."
+    assert asked["What does the exit status 0 of knobctl mean?"] == "0 Every knob was turned."
+    assert asked["How do I make knobctl not wait for the knob?"] == "--no-wait do not wait for the knob"
+
+
+def test_other_words_keep_the_answer_and_stay_the_same():
+    for asked in questions.derive_questions(PAGE) + questions.derive_questions(TOOL):
+        others = [asked.other(copy) for copy in range(9)]
+        assert others == [asked.other(copy) for copy in range(9)]
+        assert all(answer == asked.answer and "{" not in question for question, answer in others)
+    asked = questions.Asked(("How do I {}?",), "print the number of every directory that was removed", "-n")
+    others = {asked.other(copy)[0] for copy in range(50)}
+    assert len(others) > 20 and all(question.startswith("How do I ") and question.endswith("?") for question in others)
+    assert any("folder" in question for question in others) and any("deleted" in question for question in others)
+    assert all(len(question.split()) >= 6 for question in others)
 
 
 def test_a_command_of_two_words_has_both_names():
@@ -106,7 +151,7 @@ def test_a_command_of_two_words_has_both_names():
 
 
 def test_some_are_chosen_and_stay_chosen():
-    asked = questions.questions_of(PAGE)
+    asked = questions.derive_questions(PAGE)
     three = questions.choose(asked, 3)
     assert len(three) == 3 and set(questions.choose(asked, 2)) < set(three)
     assert questions.choose(asked[::-1], 3) == three[::-1]

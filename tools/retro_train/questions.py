@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .rewording import reword, seeded
+
 HEADING = re.compile(r"^[A-Z][A-Z ]+$", re.MULTILINE)
 NAME = re.compile(r"^ +(\S[^\n]{0,60}?) +[-\u2013\u2014]+ +(\S[^\n]+)$", re.MULTILINE)
 # A tag and its meaning, in the next line or, behind a short tag, in the same one: one of six characters is followed by one blank.
@@ -21,6 +23,9 @@ NEXT = r"(?:\n\1 {2,}| {2,}|(?<= [A-Z0-9_]{6}) )"
 ERROR = re.compile(r"^( {4,11})(E[A-Z0-9]{2,14})" + NEXT + MEANING, re.MULTILINE)
 FLAG = re.compile(r"^( {4,11})([A-Z][A-Z0-9]*_[A-Z0-9_]{2,30})(?: \([^\n)]*\))?" + NEXT + MEANING, re.MULTILINE)
 CONDITION = re.compile(r"(?:^|(?<=\. ))(If|When|On|Upon) ([^,.;:()]{5,80}), ([^.]{10,300}\.)(?= |$)")  # a sentence of one line
+ARGUMENT = re.compile(r"(?:^|(?<=\. ))(The (?:argument ([a-z]\w{1,20})|([a-z]\w{1,20}) argument) [^.]{10,300}\.)(?= |$)")
+STATUS = re.compile(r"^ {4,11}(\d{1,3}) +(\S[^\n]{8,300})$", re.MULTILINE)
+COMMAND = re.compile(r"^( {4,11})([a-z][a-z-]{2,20}(?: [^\n]{1,50})?)\n\1 {2,}" + MEANING, re.MULTILINE)
 LONGEST = 400  # characters of an answer
 ORDERS = frozenset("""add allow append apply attach avoid build change check clear compare compile compress convert copy count create decode
 define delete disable display do dump edit enable encode exclude execute exit expand explain extract filter find follow force format
@@ -28,6 +33,7 @@ generate give hide highlight ignore include insert install invoke join keep limi
 omit open output override pass perform pipe preserve prevent print process produce prompt put quit quote read remove rename repeat
 replace report reset restore reverse run save search select send separate set show skip sort specify start stop store strip
 suppress treat truncate turn update use verify wait warn wrap write""".split())  # verbs that a meaning in the imperative begins with
+OTHERS = 2  # wordings of a question beside the rules' own
 PLACE_WORDS = 6  # of an answer, by which its place in the manual is found
 
 
@@ -56,17 +62,43 @@ def third_person(order):
     return " ".join([verb, *rest])
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A question whose form has a place {} for what it asks about, which may be said in other words; forms say it in several ways."""
+
+    forms: tuple  # of str
+    subject: str  # "" where the forms have no place for it
+    answer: str
+
+    def first(self):
+        """As the rules put it."""
+        return self.forms[0].replace("{}", self.subject), self.answer
+
+    def other(self, copy):
+        """One of the other forms and other words, the same ones for the same copy."""
+        rng = seeded(self.forms[0] + self.subject, copy)
+        form = rng.choice(self.forms)
+        return form.replace("{}", reword(self.subject, rng)), self.answer
+
+
 def option_questions(page, option, meaning):
-    """[(question, answer)]: from the option to its meaning, and back. People ask about one form of an option that has several."""
+    """From the option to its meaning, and back. People ask about one form of an option that has several."""
     one = re.split(r"[=\[ ]", option.split(", ")[-1])[0]
-    asked = [(f"What does the option {form} of {page} do?", meaning) for form in dict.fromkeys((option, one))]
+    asked = [Asked((f"What does the option {form} of {page} do?", f"What does {form} do in {page}?", f"What does {page} {form} do?",
+                    f"What is the option {form} of {page} for?", f"What does {form} of {page} mean?"), "", meaning)
+             for form in dict.fromkeys((option, one))]
     purpose = re.split(r"[.;:,(] |[.;:,]$", meaning)[0]
     if purpose:
         purpose, answer = purpose[0].lower() + purpose[1:], f"{option} {meaning}"
-        asked.append((f"Which option of {page} does this: {purpose}?", answer))
-        if purpose.split()[0] in ORDERS:
-            asked += [(form, answer) for form in (f"How do I {purpose} with {page}?", f"How do I make {page} {purpose}?",
-                                                  f"Which option of {page} {third_person(purpose)}?")]
+        asked.append(Asked((f"Which option of {page} does this: {{}}?", f"Which option of {page} is for this: {{}}?"), purpose, answer))
+        if purpose.startswith("do not "):
+            asked.append(Asked((f"How do I make {page} not {{}}?", f"Which option makes {page} not {{}}?", f"How do I stop {page}: it should not {{}}?"),
+                               purpose.removeprefix("do not "), answer))
+        elif purpose.split()[0] in ORDERS:
+            asked += [Asked((f"How do I {{}} with {page}?", f"How can I {{}} with {page}?", f"With {page}, how do I {{}}?", "How do I {}?"), purpose, answer),
+                      Asked((f"How do I make {page} {{}}?", f"What makes {page} {{}}?", f"How can I get {page} to {{}}?",
+                             f"Which option lets {page} {{}}?", f"Which option tells {page} to {{}}?"), purpose, answer),
+                      Asked((f"Which option of {page} {{}}?", f"Which {page} option {{}}?"), third_person(purpose), answer)]
     return asked
 
 
@@ -78,51 +110,114 @@ def spoken_names(page, synopsis):
     return page, words if words in synopsis else page
 
 
-def condition_questions(form, text):
-    """[(question, answer)] of the sentences that begin with a condition; form has a place for it."""
+def condition_questions(forms, text):
+    """Of the sentences that begin with a condition."""
     paragraphs = (" ".join(part.split()) for part in text.split("\n\n"))
     found = (match for part in paragraphs for match in CONDITION.finditer(part))
-    return [(form.format(f"{match[1].lower()} {match[2]}"), match[0]) for match in found if len(match[0]) <= LONGEST]
+    return [Asked(forms, f"{match[1].lower()} {match[2]}", match[0]) for match in found if len(match[0]) <= LONGEST]
 
 
-def prose_questions(names, found):
-    """[(question, answer)] about what a page says of values, conditions, flags and errors."""
+def error_questions(name, text):
+    """From an error to its condition, and back."""
     asked = []
-    if "RETURN VALUE" in found:
-        asked += [(f"What does {name} return?", shorten(found["RETURN VALUE"].strip())) for name in names]
-        asked += condition_questions(f"What does {names[1]} return {{}}?", found["RETURN VALUE"])
-    for name, form in zip(reversed(names), ("What does {} do {{}}?", "What happens with {} {{}}?")):
-        asked += condition_questions(form.format(name), found.get("DESCRIPTION", ""))
-    for i, (_, flag, meaning) in enumerate(FLAG.findall(found.get("DESCRIPTION", ""))):
-        asked.append((f"What does the flag {flag} of {names[i % 2]} do?", shorten(meaning)))
-    for i, (_, error, meaning) in enumerate(ERROR.findall(found.get("ERRORS", ""))):
-        asked.append((f"When does {names[i % 2]} fail with {error}?", shorten(meaning)))
+    for _, error, meaning in ERROR.findall(text):
+        meaning = shorten(meaning)
+        condition = re.split(r"[.;] |[.;]$", meaning)[0]
+        asked.append(Asked((f"When does {name} fail with {error}?", f"What does {error} mean for {name}?", f"Why does {name} return {error}?"), "", meaning))
+        if condition:
+            asked.append(Asked((f"Which error does {name} return if {{}}?", f"What error does {name} give when {{}}?",
+                                f"How does {name} fail if {{}}?"), condition[0].lower() + condition[1:], f"{error} {meaning}"))
     return asked
 
 
-def questions_of(text):
-    """[(question, answer)] of a manual page, in its order; none of any other text."""
+def flag_questions(name, text):
+    """From a flag of a call to its meaning, and back."""
+    asked = []
+    for _, flag, meaning in FLAG.findall(text):
+        meaning = shorten(meaning)
+        effect = re.split(r"[.;:,(] |[.;:,]$", meaning)[0]
+        asked.append(Asked((f"What does the flag {flag} of {name} do?", f"What does {flag} do in {name}?", f"What is {flag} of {name} for?"), "", meaning))
+        if effect:
+            asked.append(Asked((f"Which flag of {name} does this: {{}}?", f"Which flag for {name} is for this: {{}}?"),
+                               effect[0].lower() + effect[1:], f"{flag} {meaning}"))
+    return asked
+
+
+def argument_questions(name, text):
+    """Of the sentences about an argument of a call."""
+    found = (match for part in text.split("\n\n") for match in ARGUMENT.finditer(" ".join(part.split())))
+    return [Asked((f"What is the argument {match[2] or match[3]} of {name} for?", f"What does the argument {match[2] or match[3]} of {name} say?",
+                   f"What is {match[2] or match[3]} in {name}?"), "", match[1]) for match in found if len(match[1]) <= LONGEST]
+
+
+def status_questions(name, text):
+    """From the condition of an exit status to its number, and back."""
+    asked = []
+    for status, meaning in STATUS.findall(text):
+        answer, condition = f"{status} {meaning}", re.split(r"[.;] |[.;]$", meaning)[0]
+        asked.append(Asked((f"What does the exit status {status} of {name} mean?", f"When does {name} exit with {status}?"), "", answer))
+        asked.append(Asked((f"What is the exit status of {name}: {{}}?", f"With which status does {name} exit: {{}}?"), condition[0].lower() + condition[1:], answer))
+    return asked
+
+
+def command_questions(page, text):
+    """Of a page's commands, which are words below its heading."""
+    asked = []
+    for _, command, meaning in COMMAND.findall(text):
+        meaning = shorten(meaning)
+        purpose = re.split(r"[.;:,(] |[.;:,]$", meaning)[0]
+        asked.append(Asked((f"What does {page} {command.split()[0]} do?", f"What does the command {command.split()[0]} of {page} do?"), "", meaning))
+        if purpose:
+            purpose, answer = purpose[0].lower() + purpose[1:], f"{command} {meaning}"
+            asked.append(Asked((f"Which command of {page} does this: {{}}?", f"Which {page} command is for this: {{}}?", f"How do I do this with {page}: {{}}?"), purpose, answer))
+    return asked
+
+
+def prose_questions(names, found):
+    """About what a page says of values, conditions, arguments, flags, errors and commands."""
+    returned, described = found.get("RETURN VALUE", ""), found.get("DESCRIPTION", "")
+    asked = []
+    if returned:
+        asked += [Asked((f"What does {name} return?", f"What is the return value of {name}?"), "", shorten(returned.strip())) for name in names]
+        asked += condition_questions((f"What does {names[1]} return {{}}?", f"What is the return value of {names[1]} {{}}?"), returned)
+    for name, forms in zip(reversed(names), (("What does {0} do {{}}?", "What will {0} do {{}}?"),
+                                             ("What happens with {0} {{}}?", "What happens in {0} {{}}?", "What happens {{}}?"))):
+        asked += condition_questions(tuple(form.format(name) for form in forms), described)
+    asked += flag_questions(names[1], described) + argument_questions(names[1], described)
+    asked += error_questions(names[1], found.get("ERRORS", "")) + status_questions(names[0], found.get("EXIT STATUS", ""))
+    return asked + command_questions(names[1], found.get("COMMANDS", ""))
+
+
+def derive_questions(text):
+    """[Asked] of a manual page, in its order; none of any other text."""
     found = sections(text)
     name = NAME.search(found.get("NAME", ""))
     if not name:
         return []
     page, purpose = name[1].split(",")[0], name[2].strip().rstrip(".")
-    asked = [(f"What is {page}?", f"{page} - {purpose}"), (f"Which manual is about this: {purpose}?", page)]
+    asked = [Asked((f"What is {page}?", f"What is {page} for?", f"What does {page} do?"), "", f"{page} - {purpose}"),
+             Asked(("Which manual is about this: {}?", "Which command or call is for this: {}?"), purpose, page)]
     names = spoken_names(page, found.get("SYNOPSIS", ""))
     body = "\n".join(part for heading, part in found.items() if heading not in ("NAME", "SYNOPSIS"))
     for i, (_, option, meaning) in enumerate(OPTION.findall(body)):
         asked += option_questions(names[i % 2], option.strip(), shorten(meaning))
     asked += prose_questions(names, found)
-    answers = {}  # the first of an error that a page has several times
-    for question, answer in asked:
-        answers.setdefault(question, answer)
-    return [(question, answer) for question, answer in answers.items() if answer]
+    kept = {}  # the first of an error that a page has several times
+    for one in asked:
+        if one.answer:
+            kept.setdefault(one.first()[0], one)
+    return list(kept.values())
+
+
+def questions_of(text):
+    """[(question, answer)] of a manual page, as the rules put them."""
+    return [asked.first() for asked in derive_questions(text)]
 
 
 def choose(asked, count):
-    """At most count of a page's pairs, by the hash of the question."""
-    rank = sorted(asked, key=lambda pair: hashlib.sha256(pair[0].encode()).digest())[:count]
-    return [pair for pair in asked if pair in rank]
+    """At most count of a page's Asked, by the hash of the question."""
+    rank = sorted(asked, key=lambda one: hashlib.sha256(one.first()[0].encode()).digest())[:count]
+    return [one for one in asked if one in rank]
 
 
 def find_answer(text, answer):
@@ -164,11 +259,12 @@ def add_pair(chunks, name, text, question, answer, vocabulary, m, eod):
 
 
 def question_chunks(documents, vocabulary, m, eod, count, left_out=frozenset()):
-    """QuestionChunks of at most count pairs of each of [(name, text)], without those whose file is named in left_out."""
+    """QuestionChunks of at most count questions of each of [(name, text)], in several wordings, without those whose file is named in left_out."""
     chunks = QuestionChunks()
     for name, text in documents:
         if Path(name).name.removesuffix(".txt") in left_out:
             continue
-        for question, answer in choose(questions_of(text), count):
-            add_pair(chunks, name, text, question, answer, vocabulary, m, eod)
+        for asked in choose(derive_questions(text), count):
+            for question, answer in dict.fromkeys([asked.first(), *(asked.other(copy) for copy in range(OTHERS))]):
+                add_pair(chunks, name, text, question, answer, vocabulary, m, eod)
     return chunks
