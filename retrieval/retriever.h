@@ -70,6 +70,7 @@ struct hit_worth {
     float vectors, words; /* 0 .. 1 */
     float weight;         /* of words, for this query */
     int exact;            /* rare identifiers of the query that it has */
+    int told;             /* of these: a line of it begins with the identifier */
     float total;          /* 0: vectors and words were not joined */
 };
 

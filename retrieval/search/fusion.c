@@ -1,12 +1,13 @@
 /* retrieval/search/fusion.c: see fusion.h. A chunk is worth
  *
- *     vectors + weight words + exact
+ *     vectors + weight words + exact + told
  *
  * vectors, 0 .. 1: its cosine, between that of the hundredth chunk and that of the nearest.
  * words, 0 .. 1: the share of the query's words that it has, by their weight. weight: how much that
  * counts for this query. Where some chunk has nearly all words, the query repeats the text of a
  * document, and words count most; where none has, they say little. exact: it has an identifier of
- * the query that few others have. docs/results/retrieval.md tells what chose the numbers. */
+ * the query that few others have. told: a line of it begins with one, and tells of it.
+ * docs/results/retrieval.md tells what chose the numbers. */
 #include "retrieval/search/fusion.h"
 
 #include <math.h>
@@ -20,15 +21,15 @@ static const double weight_least = 0.5, weight_growth = 3, share_least = 0.8;
 /* An identifier tells something where so many chunks at most have it; then it comes before all that
  * vectors and words are worth. */
 enum { EXACT_CHUNKS = 8 };
-static const double exact_worth = 5;
+static const double exact_worth = 5, told_worth = 2;
 
 struct fusion {
     const struct candidates *passages;
     struct exact_words exact;
     int counts[EXACT_WORDS]; /* candidates that have each */
     double weight, lowest, highest;
-    struct candidate *all; /* [n] */
-    unsigned *found;       /* [n] of exact words */
+    struct candidate *all;     /* [n] */
+    struct exact_found *found; /* [n] */
     int n;
 };
 
@@ -72,14 +73,15 @@ static void seek_exact(struct fusion *fusion, const struct snapshot *snapshot) {
         fusion->found[i] =
             exact_words_in(&fusion->exact, snapshot_chunk(snapshot, fusion->all[i].id).text);
         for (int j = 0; j < fusion->exact.n; j++)
-            fusion->counts[j] += (fusion->found[i] & 1U << j) != 0;
+            fusion->counts[j] += (fusion->found[i].there & 1U << j) != 0;
     }
 }
 
-static int count_exact(const struct fusion *fusion, int i) {
+/* Of these words those that few candidates have. */
+static int count_rare(const struct fusion *fusion, unsigned words) {
     int n = 0;
     for (int j = 0; j < fusion->exact.n; j++)
-        n += (fusion->found[i] & 1U << j) && fusion->counts[j] <= EXACT_CHUNKS;
+        n += (words & 1U << j) && fusion->counts[j] <= EXACT_CHUNKS;
     return n;
 }
 
@@ -96,13 +98,16 @@ static void rate(struct fusion *fusion, int i) {
            above = (double)candidate->similarity - fusion->lowest,
            vectors = range > 0 ? fmin(fmax(above / range, 0), 1) : above >= 0,
            words = (double)candidate->words;
-    int exact = count_exact(fusion, i);
+    int exact = count_rare(fusion, fusion->found[i].there),
+        told = count_rare(fusion, fusion->found[i].told);
     candidate->worth = (struct hit_worth){
         .vectors = (float)vectors,
         .words = (float)words,
         .weight = (float)fusion->weight,
         .exact = exact,
-        .total = (float)(vectors + fusion->weight * words + exact_worth * exact)};
+        .told = told,
+        .total =
+            (float)(vectors + fusion->weight * words + exact_worth * exact + told_worth * told)};
 }
 
 /* The best first; equal ones in the order of their numbers. */

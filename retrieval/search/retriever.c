@@ -98,6 +98,7 @@ void hit_put_worth(struct json_writer *w, const struct hit *hit) {
     put_key_float(w, "words", worth->words);
     put_key_float(w, "words_weight", worth->weight);
     put_key_int(w, "exact", worth->exact);
+    put_key_int(w, "told", worth->told);
     put_object_end(w);
 }
 

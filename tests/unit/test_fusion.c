@@ -156,6 +156,13 @@ static void expect_words(const char *query, int n, const char *first) {
                     memcmp(words.words[0].text, first, strlen(first)) == 0);
 }
 
+static void expect_found(const char *word, const char *text, bool there, bool told) {
+    struct exact_words words = exact_words_find((struct text_span){word, strlen(word)});
+    struct exact_found found = exact_words_in(&words, (struct text_span){text, strlen(text)});
+    if (words.n != 1 || (found.there == 1) != there || (found.told == 1) != told)
+        fail_msg("%s in \"%s\": %u, %u", word, text, found.there, found.told);
+}
+
 static void test_exact_words(void **state) {
     (void)state;
     expect_words("", 0, "");
@@ -165,16 +172,40 @@ static void test_exact_words(void **state) {
     expect_words("\"B-214\", please", 1, "B-214");
     expect_words("pthread_create or fork", 1, "pthread_create");
     expect_words("a1b a1b a1b a1b a1b a1b a1b a1b a1b a1b", EXACT_WORDS, "a1b");
-    struct exact_words words = exact_words_find((struct text_span){"4321", 4});
-    assert_int_equal(exact_words_in(&words, (struct text_span){"x 4321.", 7}), 1);
-    assert_int_equal(exact_words_in(&words, (struct text_span){"x 43210", 7}), 0);
-    assert_int_equal(exact_words_in(&words, (struct text_span){"a4321", 5}), 0);
-    assert_int_equal(exact_words_in(&words, (struct text_span){"432", 3}), 0);
+    expect_words("what does --soft, of reset, do?", 1, "--soft");
+    expect_words("and `-k`?", 1, "-k");
+    expect_words("a line --- or - or --", 0, "");
+    expect_found("4321", "x 4321.", true, false);
+    expect_found("4321", "x 43210", false, false);
+    expect_found("4321", "a4321", false, false);
+    expect_found("4321", "432", false, false);
+    expect_found("MNT_DETACH", "either mnt_detach or MNT_FORCE", true, false);
+}
+
+/* A line tells of what it begins with. Options are written in one case. */
+static void test_told(void **state) {
+    (void)state;
+    expect_found("MNT_DETACH", "x\n   MNT_DETACH (since 2.4)\n   lazily", true, true);
+    expect_found("--zero", "  -z, --zero\n     hides it", true, true);
+    expect_found("--zero", "- `--zero`: hides it", true, true);
+    expect_found("--zero", "see --zero", true, false);
+    expect_found("--zero", "--zero-all", true, true); /* a mark stands behind it */
+    expect_found("--zero", "--zeros", false, false);
+    expect_found("--zero", "---zero", false, false);
+    expect_found("-k", "  -K, -k  keeps it", true, true);
+    expect_found("-k", "  -K keeps it", false, false);
+    expect_found("-k", "--k", false, false);
+    char far[200];
+    memset(far, ' ', sizeof far);
+    far[sizeof far - 2] = '-', far[sizeof far - 1] = 'k';
+    struct exact_words words = exact_words_find((struct text_span){"-k", 2});
+    assert_int_equal(exact_words_in(&words, (struct text_span){far, sizeof far}).told, 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_planted), cmocka_unit_test(test_vectors_alone),
-        cmocka_unit_test(test_prefix), cmocka_unit_test(test_exact_words)};
+        cmocka_unit_test(test_prefix), cmocka_unit_test(test_exact_words),
+        cmocka_unit_test(test_told)};
     return cmocka_run_group_tests(tests, open_notes, close_notes);
 }

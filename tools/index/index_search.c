@@ -35,14 +35,15 @@ static void describe_lists(const struct hit *hit, struct buffer *out) {
     for (int i = 0; i < n; i++) buffer_printf(out, "%s%s", i > 0 ? ", " : "  by ", names[i]);
 }
 
-/* "worth 1.93 = vectors 0.81 + 2.25 x words 0.50 + 0 exact" */
+/* "worth 1.93 = vectors 0.81 + 2.25 x words 0.50, 0 exact, 0 told" */
 static void print_worth(const struct hit *hit) {
     const struct hit_worth *worth = &hit->worth;
     if (worth->total == 0)
         line_print(stdout, "    by one list");
     else
-        line_print(stdout, "    worth %.3f = vectors %.3f + %.3f x words %.3f, %d exact",
-                   worth->total, worth->vectors, worth->weight, worth->words, worth->exact);
+        line_print(stdout, "    worth %.3f = vectors %.3f + %.3f x words %.3f, %d exact, %d told",
+                   worth->total, worth->vectors, worth->weight, worth->words, worth->exact,
+                   worth->told);
 }
 
 static void print_hit(int rank, const struct hit *hit, bool explain) {
