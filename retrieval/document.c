@@ -18,6 +18,14 @@ void document_id_of_path(const char *path, char id[DOCUMENT_ID_SIZE]) {
     text_hash((struct text_span){path, strlen(path)}, id);
 }
 
+struct text_span document_title(const struct collection_document *document) {
+    const char *name = strrchr(document->path, '/');
+    const char *title = document->title && document->title[0] ? document->title
+                        : name                                ? name + 1
+                                                              : document->path;
+    return (struct text_span){title, strlen(title)};
+}
+
 struct chunk document_chunk(const struct collection_document *document, int i, int64_t number) {
     const struct chunk_range *range = &document->chunks[i];
     return (struct chunk){.id = i,

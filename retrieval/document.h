@@ -43,6 +43,8 @@ struct collection_document {
     const float *picture; /* [pictures.dim] of unit length, by the pictures' own embedder; NULL: it
                              has none */
 };
+/* The title; of a document without one the name of its file. */
+struct text_span document_title(const struct collection_document *document);
 enum { DOCUMENT_ID_SIZE = 33 };
 /* The id of a document that is known by its path alone: 32 hexadecimal digits, the same wherever
  * and whenever. */

@@ -125,13 +125,7 @@ static uint32_t count_newlines(struct text_span text, size_t from, size_t end) {
     return n;
 }
 
-/* The path of headings at each level; one of a level ends those below it. */
-struct heading_path {
-    struct text_span of_level[MARK_LEVELS + 1];
-};
-
-static void pass_heading(struct heading_path *path, const struct mark *mark,
-                         struct text_span text) {
+void heading_path_pass(struct heading_path *path, const struct mark *mark, struct text_span text) {
     path->of_level[mark->level] = (struct text_span){text.text + mark->at, mark->value};
     for (int level = mark->level + 1; level <= MARK_LEVELS; level++) path->of_level[level].size = 0;
 }
@@ -152,7 +146,7 @@ struct document_place place_find(struct mark_span marks, struct text_span text, 
     for (uint32_t i = 0; i < marks.n; i++) {
         struct mark mark = mark_read(marks, i);
         if (mark.at > inside) break;
-        if (mark.kind == MARK_HEADING) pass_heading(&path, &mark, text);
+        if (mark.kind == MARK_HEADING) heading_path_pass(&path, &mark, text);
         if (mark.at > here) continue;
         if (mark.kind == MARK_PAGE) place.page = mark.value;
         if (mark.kind == MARK_LINE || mark.kind == MARK_NO_LINE) line = mark;

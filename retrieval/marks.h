@@ -92,6 +92,13 @@ bool marks_alike(struct mark_span left, struct mark_span right);
  * of it was read by OCR. */
 int marks_confidence(struct mark_span marks, uint64_t start, uint64_t end);
 
+/* The headings over a place, by their level, as marks are passed on the way to it; size 0: none. */
+struct heading_path {
+    struct text_span of_level[MARK_LEVELS + 1];
+};
+/* A mark of kind MARK_HEADING of the text: it ends those of its level and below it. */
+void heading_path_pass(struct heading_path *path, const struct mark *mark, struct text_span text);
+
 struct document_place {
     uint32_t page, line; /* 0: not known */
     struct text_span

@@ -15,6 +15,7 @@
 #include "config/base/key_set.h"
 #include "config/base/utf8.h"
 #include "retrieval/generation/generation_private.h"
+#include "retrieval/words/chunk_words.h"
 
 /* An append-only file with a buffer, whose writes go through disk_write. */
 struct writer {
@@ -262,6 +263,7 @@ static enum status write_picture(struct generation_builder *builder, const float
 static enum status write_chunks(struct generation_builder *builder,
                                 const struct collection_document *document, struct error *e) {
     const struct collection_info *info = &builder->manifest.info;
+    struct chunk_words_reader words = {.document = document};
     enum status status = STATUS_OK;
     for (int i = 0; i < document->n_chunks && status == STATUS_OK; i++) {
         const struct chunk_range *range = &document->chunks[i];
@@ -272,8 +274,9 @@ static enum status write_chunks(struct generation_builder *builder,
                                      .n_tokens = range->n_tokens};
         status = writer_append(&builder->offsets, &chunk, sizeof chunk, e);
         if (status == STATUS_OK)
-            status = words_writer_add(builder->words, document_chunk(document, i, 0).text, e);
+            status = words_writer_add(builder->words, chunk_words_read(&words, i), e);
     }
+    buffer_free(&words.text);
     return status;
 }
 

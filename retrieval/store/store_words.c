@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "retrieval/store/word_search.h"
+#include "retrieval/words/chunk_words.h"
 
 /* How common a word may be where rarer ones are there: more than an eighth of all chunks have it.
  */
@@ -14,9 +15,8 @@ enum { COMMON_SHARE = 8, RARE_ENOUGH = 2 };
 /* To seek a chunk in a list costs as much as to read so many of it. */
 enum { SEEK_COST = 32 };
 
-static struct text_span logged_text(const void *context, int64_t chunk) {
-    const struct collection_document *document = context;
-    return document_chunk(document, (int)chunk, 0).text;
+static struct text_span logged_text(void *context, int64_t chunk) {
+    return chunk_words_read(context, (int)chunk);
 }
 
 /* The document of the log, where it is searched; else NULL. */
@@ -282,9 +282,11 @@ static enum status open_words(struct word_search *search, struct error *e) {
     search->logged = xcalloc((size_t)n + 1, sizeof(struct words *));
     for (int number = 0; number < n && status == STATUS_OK; number++) {
         struct logged_bytes *bytes = epoch_logged(epoch, number)->bytes;
-        struct words_request one = {logged_text, &bytes->image.document,
-                                    bytes->image.document.n_chunks, search->cancelled};
+        struct chunk_words_reader reader = {.document = &bytes->image.document};
+        struct words_request one = {logged_text, &reader, bytes->image.document.n_chunks,
+                                    search->cancelled};
         status = words_once_get(&bytes->words, &one, &search->logged[number], e);
+        buffer_free(&reader.text);
     }
     if (status == STATUS_OK && atomic_load(&epoch->n_with_words) < n)
         atomic_store(&epoch->n_with_words, n);

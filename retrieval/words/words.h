@@ -52,10 +52,11 @@ struct words;
  * STATUS_CORRUPT where they are not the words of n_chunks chunks. */
 enum status words_open(struct words **out, struct text_span bytes, int64_t n_chunks,
                        const char *name, struct error *e);
-/* The text of a chunk. */
-typedef struct text_span words_source(const void *context, int64_t chunk);
-/* The words of chunks [0, n) in memory, n below 2^31. STATUS_NO_MEMORY. */
-enum status words_make(struct words **out, words_source *source, const void *context, int64_t n,
+/* The text of a chunk, until the next is asked for. */
+typedef struct text_span words_source(void *context, int64_t chunk);
+/* The words of chunks [0, n), asked for in this order, in memory, n below 2^31. STATUS_NO_MEMORY.
+ */
+enum status words_make(struct words **out, words_source *source, void *context, int64_t n,
                        struct error *e);
 void words_free(struct words *words); /* NULL: nothing */
 /* Looks at every byte that a search may read: STATUS_CORRUPT says what is wrong. For `verify`. */

@@ -19,7 +19,7 @@ void words_once_close(struct words_once *once);
 
 struct words_request {
     words_source *source;
-    const void *context;
+    void *context;
     int64_t n; /* chunks */
     const atomic_bool
         *cancelled; /* true: the asker waits no more for one who makes them; NULL: it does */

@@ -427,7 +427,7 @@ enum status words_writer_end(struct words_writer *writer, words_sink *sink, void
 
 /* Words in memory. */
 
-enum status words_make(struct words **out, words_source *source, const void *context, int64_t n,
+enum status words_make(struct words **out, words_source *source, void *context, int64_t n,
                        struct error *e) {
     struct buffer bytes = {0};
     struct words_writer *writer = words_writer_open(NULL, 0);

@@ -41,7 +41,7 @@ static void make_notes(void) {
     }
 }
 
-static struct text_span note_text(const void *context, int64_t chunk) {
+static struct text_span note_text(void *context, int64_t chunk) {
     (void)context;
     return (struct text_span){notes[chunk].text, strlen(notes[chunk].text)};
 }
@@ -124,7 +124,7 @@ static struct collection_document document_of(int i) {
     snprintf(metadata[i], sizeof metadata[i], "{\"group\":%d,\"half\":%d}", i % GROUPS, i % 2);
     return (struct collection_document){.id = ids[i],
                                         .path = ids[i],
-                                        .title = "",
+                                        .title = "notes",
                                         .metadata = metadata[i],
                                         .text = note_text(NULL, i),
                                         .ids = &token,
@@ -203,7 +203,7 @@ static void score_notes(const struct scope *scope, const struct asked *asked, fl
     for (int i = 0; i < CHUNKS; i++) {
         if (!is_in(scope, i)) continue;
         n_chunks++;
-        total += notes[i].n;
+        total += notes[i].n + 1; /* the title's word */
         for (int j = 0; j < asked->n; j++) there[j] += count_in(&notes[i], asked->words[j]) > 0;
     }
     for (int j = 0; j < asked->n; j++) n_rare += there[j] > 0 && there[j] * 8 <= n_chunks;
@@ -213,7 +213,7 @@ static void score_notes(const struct scope *scope, const struct asked *asked, fl
             double count = count_in(&notes[i], asked->words[j]);
             if (count == 0 || (there[j] * 8 > n_chunks && n_rare >= 2)) continue;
             double weight = log(1 + (n_chunks - there[j] + 0.5) / (there[j] + 0.5));
-            double relative = 1 - 0.75 + 0.75 * notes[i].n / (total / n_chunks);
+            double relative = 1 - 0.75 + 0.75 * (notes[i].n + 1) / (total / n_chunks);
             score += (double)(float)(weight * count * (1.2 + 1) / (count + 1.2 * relative));
         }
         scores[i] = is_demanded(asked, &notes[i]) ? (float)score : 0;
@@ -324,7 +324,7 @@ static void test_best(void **state) {
 
 /* Damage. */
 
-static struct text_span short_text(const void *context, int64_t chunk) {
+static struct text_span short_text(void *context, int64_t chunk) {
     struct text_span text = note_text(context, chunk);
     text.size = text.size < 30 ? text.size : 30;
     return text;

@@ -75,7 +75,7 @@ static void test_folding(void **state) {
 }
 
 static const char *const sample[] = {"one two two", "three", "", "two four ones"};
-static struct text_span sample_text(const void *context, int64_t chunk) {
+static struct text_span sample_text(void *context, int64_t chunk) {
     (void)context;
     return (struct text_span){sample[chunk], strlen(sample[chunk])};
 }
@@ -136,7 +136,7 @@ struct slow_text {
     atomic_int n_made;
 };
 
-static struct text_span read_slow_text(const void *context, int64_t chunk) {
+static struct text_span read_slow_text(void *context, int64_t chunk) {
     struct slow_text *slow = (struct slow_text *)(uintptr_t)context;
     if (chunk == 0) atomic_fetch_add(&slow->n_made, 1);
     atomic_store(&slow->begun, true);
@@ -206,7 +206,7 @@ static uint32_t draw(uint32_t below) {
 
 /* A document of two chunks, each a text of its own. */
 struct made {
-    char id[16], metadata[32], text[2 * LENGTH * 4 + 1];
+    char id[16], title[8], metadata[32], text[2 * LENGTH * 4 + 1];
     int counts[2][VOCABULARY], lengths[2];
     int32_t ids[2];
     struct chunk_range chunks[2];
@@ -219,6 +219,8 @@ static void make(struct made *m, int number) {
     *m = (struct made){0};
     snprintf(m->id, sizeof m->id, "d%d", number);
     snprintf(m->metadata, sizeof m->metadata, "{\"half\":%d}", number % 2);
+    uint32_t titled = draw(VOCABULARY);
+    snprintf(m->title, sizeof m->title, "w%02u", titled);
     for (int part = 0; part < 2; part++) {
         int n = 1 + (int)draw(LENGTH);
         uint32_t start = (uint32_t)strlen(m->text);
@@ -229,6 +231,8 @@ static void make(struct made *m, int number) {
             m->lengths[part]++;
         }
         m->chunks[part] = (struct chunk_range){start, (uint32_t)strlen(m->text), (uint32_t)part, 1};
+        m->counts[part][titled]++; /* a chunk is found by the title's words as well */
+        m->lengths[part]++;
     }
     for (int i = 0; i < 2; i++) {
         double square = 1e-9;
@@ -241,7 +245,7 @@ static void make(struct made *m, int number) {
     }
     m->document = (struct collection_document){.id = m->id,
                                                .path = m->id,
-                                               .title = "",
+                                               .title = m->title,
                                                .metadata = m->metadata,
                                                .text = {m->text, strlen(m->text)},
                                                .ids = m->ids,

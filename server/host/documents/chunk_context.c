@@ -20,15 +20,6 @@ static struct context_part make_part(struct context_reader *reader, struct text_
     return (struct context_part){text, min_int(tokens->n, most)};
 }
 
-/* The title; of a document without one the name of its file. */
-static struct text_span title_of(const struct collection_document *document) {
-    const char *name = strrchr(document->path, '/');
-    const char *title = document->title && document->title[0] ? document->title
-                        : name                                ? name + 1
-                                                              : document->path;
-    return (struct text_span){title, strlen(title)};
-}
-
 static struct text_span text_between(const struct context_reader *reader, uint32_t from,
                                      size_t end) {
     return (struct text_span){reader->document->text.text + from, end - from};
@@ -143,7 +134,7 @@ void context_read(struct context_reader *reader, const struct chunk_range *chunk
     size_t start = chunk->start;
     if (reader->most == 0) return;
     if (reader->title.text.text == NULL)
-        reader->title = make_part(reader, title_of(reader->document), reader->most / 2);
+        reader->title = make_part(reader, document_title(reader->document), reader->most / 2);
     while (start < chunk->end && is_blank(text.text[start])) start++;
     pass_marks(reader, start);
 
