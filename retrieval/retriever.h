@@ -58,11 +58,10 @@ struct retriever_query {
 };
 
 /* Whether its hits are ranked by words, where the collection can. A picture has none, nor has a
- * vector; and what a model reads by cross attention is as it was trained with, unless a request
- * says otherwise. */
+ * vector. */
 static inline bool query_ranks_words(const struct retriever_query *query) {
     if (query->choice.way != RETRIEVE_USUAL) return query->choice.way != RETRIEVE_NEAREST;
-    return query->r <= 0 && query->picture == NULL && query->text.size > 0;
+    return query->picture == NULL && query->text.size > 0;
 }
 
 /* The parts of a hit's worth, by which vectors and words are joined. */

@@ -39,9 +39,13 @@ write_config() {
     mv "$1.new" "$1"
 }
 
+# The shipped model has learned from chunks of a grid. A title and headings in their vectors find more of the answers to
+# questions (docs/results/retrieval.md).
+cut=(--chunks grid --context 32)
+
 # The inputs of the collection; when any of them changes, the collection is made again.
 collection_inputs() {
-    cat "$demo"/corpus/.complete/* "$shipped/tokenizer.json" "$deps/.minilm.done" | cksum
+    { echo "${cut[@]}" && cat "$demo"/corpus/.complete/* "$shipped/tokenizer.json" "$deps/.minilm.done"; } | cksum
 }
 
 build_collection() {
@@ -54,8 +58,7 @@ build_collection() {
     stop_server
     say "indexing $(find "$demo/corpus/text" -type f | wc -l) documents (about a minute)"
     rm -f "$demo/collection.inputs"
-    # The shipped model has learned from chunks of a grid, and its figures were measured with them.
-    "$build/retro-index" build --chunks grid --out "$demo/collection" --config "$config" "$demo/corpus/text"/* ||
+    "$build/retro-index" build "${cut[@]}" --out "$demo/collection" --config "$config" "$demo/corpus/text"/* ||
         status=$?
     # 2: complete, but some files were skipped, which it has named.
     [ "$status" = 0 ] || [ "$status" = 2 ] || exit "$status"

@@ -25,8 +25,20 @@ def test_every_closed_chunk_is_told(server):
             assert set(neighbor) == {"id", "document", "title", "start", "end", "page", "line", "heading", "similarity", "text"}
             assert neighbor["document"].endswith(".md") and neighbor["text"]
             assert 0 <= neighbor["start"] < neighbor["end"] and -1 <= neighbor["similarity"] <= 1
-        similarities = [neighbor["similarity"] for neighbor in chunk["neighbors"]]
-        assert similarities == sorted(similarities, reverse=True)
+    by_vectors = server.complete(PROMPT, max_tokens=1, retrieval={"hybrid": False})["retrieval"][0]["neighbors"]
+    similarities = [neighbor["similarity"] for neighbor in by_vectors]
+    assert similarities == sorted(similarities, reverse=True)
+
+
+def test_neighbors_are_ranked_as_searches_are(server):
+    question = "Which option is OPENSSL_CONF beside, in retrieval.max_k?"
+    place = lambda hit: (hit["document"], hit["start"])
+    for hybrid in (False, True):
+        found = server.post({"query": question, "k": NEIGHBORS, "hybrid": hybrid}, "/v1/retrieval/search").json()["data"]
+        read = server.complete(question, max_tokens=1, retrieval={"hybrid": hybrid})["retrieval"][0]["neighbors"]
+        assert list(map(place, read)) == list(map(place, found))
+    usual = server.complete(question, max_tokens=1)["retrieval"][0]["neighbors"]
+    assert usual == read and "max_k" in usual[0]["text"]
 
 
 def test_long_prompts_retrieve_for_every_chunk(server):
@@ -57,12 +69,12 @@ def test_off(server):
 
 
 def test_k_and_floor(server):
-    one = server.complete(PROMPT, max_tokens=1, retrieval={"k": 1})["retrieval"]
-    many = server.complete(PROMPT, max_tokens=1, retrieval={"k": 7})["retrieval"]
+    one = server.complete(PROMPT, max_tokens=1, retrieval={"k": 1, "hybrid": False})["retrieval"]
+    many = server.complete(PROMPT, max_tokens=1, retrieval={"k": 7, "hybrid": False})["retrieval"]
     assert len(one[0]["neighbors"]) == 1 and len(many[0]["neighbors"]) == 7
     assert one[0]["neighbors"] == many[0]["neighbors"][:1]
     floor = many[0]["neighbors"][3]["similarity"] + 1e-6
-    near = server.complete(PROMPT, max_tokens=1, retrieval={"k": 7, "min_similarity": floor})["retrieval"]
+    near = server.complete(PROMPT, max_tokens=1, retrieval={"k": 7, "min_similarity": floor, "hybrid": False})["retrieval"]
     assert near[0]["neighbors"] == many[0]["neighbors"][:3]
     # Nothing near enough: the chunk is told, the model reads none, as if retrieval were off.
     ask = dict(max_tokens=40, temperature=0)

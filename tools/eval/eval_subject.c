@@ -175,7 +175,8 @@ enum status subject_retrieve(struct subject *subject, const struct scored_sequen
         queries[j - first] = (struct retriever_query){.text = {text->data, text->size},
                                                       .k = found->k,
                                                       .r = subject->info->retrieved_length,
-                                                      .min_similarity = found->min_similarity};
+                                                      .min_similarity = found->min_similarity,
+                                                      .choice = subject->ranking};
     }
     enum status status = retriever_search(subject->documents.retriever, queries, (int)n, hits, e);
     for (size_t j = 0; j < n; j++) {

@@ -63,7 +63,6 @@ static const struct json_choice orders[] = {
         "pictures; -1: none is") \
     ROW(CHOICE_HYBRID, hybrid, JSON_BOOL, true, ANY, ANY, \
         "rank chunks by the words that they share with the query (BM25) beside their vectors; " \
-        "neighbours by cross attention are ranked by words where a request says so, and " \
         "collections in Milvus are not") \
     ROW(CHOICE_RERANK, rerank, JSON_BOOL, true, ANY, ANY, \
         "put what is found in the order of the reranker, where there is one (retrieval.reranker)") \
