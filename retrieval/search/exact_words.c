@@ -53,6 +53,12 @@ struct exact_words exact_words_find(struct text_span query) {
     return words;
 }
 
+bool exact_word_is_number(struct text_span word) {
+    size_t digits = 0;
+    for (size_t i = 0; i < word.size; i++) digits += is_digit(word.text[i]);
+    return digits == word.size;
+}
+
 static bool stands_at(struct text_span word, struct text_span text, size_t at) {
     bool option = is_option(word);
     if (word.size > text.size - at) return false;

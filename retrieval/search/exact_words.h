@@ -15,6 +15,9 @@ struct exact_words {
  * underscore, or four capitals and more; or that begins with one dash or two, which it keeps. */
 struct exact_words exact_words_find(struct text_span query);
 
+/* Whether the word is digits alone, as years and amounts are. */
+bool exact_word_is_number(struct text_span word);
+
 /* The words that a text has, as bits. */
 struct exact_found {
     unsigned there;

@@ -22,11 +22,12 @@ static const double weight_least = 0.5, weight_growth = 3, share_least = 0.8;
  * vectors and words are worth. */
 enum { EXACT_CHUNKS = 8 };
 static const double exact_worth = 5, told_worth = 2;
+/* Shares of words that are as good as the best. */
+static const float share_near = 0.05F;
 
 struct fusion {
     const struct candidates *passages;
     struct exact_words exact;
-    int counts[EXACT_WORDS]; /* candidates that have each */
     double weight, lowest, highest;
     struct candidate *all;     /* [n] */
     struct exact_found *found; /* [n] */
@@ -67,21 +68,47 @@ static void gather(struct fusion *fusion, const struct candidates *words) {
     fusion->n = kept;
 }
 
-static void seek_exact(struct fusion *fusion, const struct snapshot *snapshot) {
-    fusion->found = xcalloc((size_t)fusion->n + 1, sizeof *fusion->found);
-    for (int i = 0; i < fusion->n && fusion->exact.n > 0; i++) {
-        fusion->found[i] =
-            exact_words_in(&fusion->exact, snapshot_chunk(snapshot, fusion->all[i].id).text);
-        for (int j = 0; j < fusion->exact.n; j++)
-            fusion->counts[j] += (fusion->found[i].there & 1U << j) != 0;
+/* The share of the query's words that a chunk has at least that tells of a word which many have, so
+ * that few chunks are left; above 1: too many are. "-x of git clean" is told of by a page of git
+ * clean. */
+static float find_share(const struct fusion *fusion, unsigned word) {
+    float best = 0;
+    int n = 0;
+    for (int i = 0; i < fusion->n; i++)
+        if (fusion->found[i].told & word) best = fmaxf(best, fusion->all[i].words);
+    for (int i = 0; i < fusion->n; i++)
+        n += (fusion->found[i].told & word) && fusion->all[i].words >= best - share_near;
+    return best > 0 && n <= EXACT_CHUNKS ? best - share_near : 2;
+}
+
+/* Leaves a word that many chunks have to those that tell of it and have most of the query beside.
+ */
+static void choose_exact(struct fusion *fusion, int j) {
+    unsigned word = 1U << j;
+    int n = 0;
+    for (int i = 0; i < fusion->n; i++) n += (fusion->found[i].there & word) != 0;
+    if (n <= EXACT_CHUNKS) return;
+    bool asks = fusion->weight <= weight_least && !exact_word_is_number(fusion->exact.words[j]);
+    float share = asks ? find_share(fusion, word) : 2;
+    for (int i = 0; i < fusion->n; i++) {
+        struct exact_found *found = &fusion->found[i];
+        if ((found->told & word) && fusion->all[i].words >= share) continue;
+        found->there &= ~word;
+        found->told &= ~word;
     }
 }
 
-/* Of these words those that few candidates have. */
-static int count_rare(const struct fusion *fusion, unsigned words) {
+static void seek_exact(struct fusion *fusion, const struct snapshot *snapshot) {
+    fusion->found = xcalloc((size_t)fusion->n + 1, sizeof *fusion->found);
+    for (int i = 0; i < fusion->n && fusion->exact.n > 0; i++)
+        fusion->found[i] =
+            exact_words_in(&fusion->exact, snapshot_chunk(snapshot, fusion->all[i].id).text);
+    for (int j = 0; j < fusion->exact.n; j++) choose_exact(fusion, j);
+}
+
+static int count_bits(unsigned words) {
     int n = 0;
-    for (int j = 0; j < fusion->exact.n; j++)
-        n += (words & 1U << j) && fusion->counts[j] <= EXACT_CHUNKS;
+    for (; words; words &= words - 1) n++;
     return n;
 }
 
@@ -98,8 +125,8 @@ static void rate(struct fusion *fusion, int i) {
            above = (double)candidate->similarity - fusion->lowest,
            vectors = range > 0 ? fmin(fmax(above / range, 0), 1) : above >= 0,
            words = (double)candidate->words;
-    int exact = count_rare(fusion, fusion->found[i].there),
-        told = count_rare(fusion, fusion->found[i].told);
+    int exact = count_bits(fusion->found[i].there),
+        told = fusion->weight <= weight_least ? count_bits(fusion->found[i].told) : 0;
     candidate->worth = (struct hit_worth){
         .vectors = (float)vectors,
         .words = (float)words,

@@ -12,7 +12,7 @@
 #include "retrieval/store/store.h"
 #include "tests/folder.h"
 
-enum { DIM = 8, NOTES = 10000 };
+enum { DIM = 8, NOTES = 10000, OPTIONS = 20 };
 
 static char dir[FOLDER_SIZE];
 static struct collection *collection;
@@ -82,6 +82,11 @@ static int open_notes(void **state) {
     for (int j = 0; j < DIM; j++) vector[j] = -query_vector[j];
     for (size_t i = 0; i < ARRAY_COUNT(planted); i++)
         add_note(b, NOTES + (int)i, planted[i], vector);
+    for (int i = 0; i < OPTIONS; i++) {
+        snprintf(text, sizeof text, "See -x.\n  -x  %s the %s for %d days.", i ? "keeps" : "dims",
+                 i ? "bell" : "lamp", 100 + i);
+        add_note(b, NOTES + (int)ARRAY_COUNT(planted) + i, text, vector);
+    }
     if (builder_commit(b, &e) || store_open(&collection, dir, &e)) fail_msg("%s", e.text);
     snapshot = collection_hold(collection);
     return 0;
@@ -125,6 +130,18 @@ static void test_planted(void **state) {
     expect_first("what is behind gate B-214", "B-214");
     expect_first("what is in locker 4321", "Locker 4321 ");
     expect_first("Is READ_PAGES_AHEAD on?", "read_pages_ahead");
+}
+
+/* An option that many notes tell of is the one of the note that has the rest of the question. */
+static void test_option_of_many(void **state) {
+    (void)state;
+    expect_first("what does -x of the lamp do?", "dims the lamp");
+    struct hits hits = ask("what does -x of the lamp do?", RETRIEVE_BOTH, 4),
+                none = ask("what does -x of the chair do?", RETRIEVE_BOTH, 4);
+    assert_true(hits.list[0].worth.told == 1 && hits.list[1].worth.exact == 0);
+    for (int i = 0; i < none.n; i++) assert_int_equal(none.list[i].worth.exact, 0);
+    hits_free(&hits);
+    hits_free(&none);
 }
 
 /* A query without a word of the collection is ranked as by vectors. */
@@ -205,7 +222,7 @@ static void test_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_planted), cmocka_unit_test(test_vectors_alone),
-        cmocka_unit_test(test_prefix), cmocka_unit_test(test_exact_words),
-        cmocka_unit_test(test_told)};
+        cmocka_unit_test(test_prefix),  cmocka_unit_test(test_exact_words),
+        cmocka_unit_test(test_told),    cmocka_unit_test(test_option_of_many)};
     return cmocka_run_group_tests(tests, open_notes, close_notes);
 }
