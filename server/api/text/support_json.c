@@ -141,6 +141,11 @@ static void judge_token(struct judged *judged, struct answer_reading *reading, i
     for (int i = 0; i < n; i++) reading->sums[i] += (double)texts.shares[i];
 }
 
+/* A token that writes nothing by itself: an end that was to be ignored. */
+static bool is_special(const struct told_answer *answer, int token) {
+    return tokenizer_is_special(answer->model->tokenizer, answer->sequence->answer.ids[token]);
+}
+
 /* The tokens that wrote the sentence, in whole or in part: each counts for the first sentence that
  * it wrote of. A character may take several tokens, of which the last has its text. */
 static struct judged judge(struct answer_reading *reading, struct sentence sentence) {
@@ -149,7 +154,10 @@ static struct judged judge(struct answer_reading *reading, struct sentence sente
     for (; reading->next < reading->n; reading->next++) {
         int i = reading->next;
         size_t written = i > 0 ? ends[i - 1] : 0;
-        if (ends[i] == written) continue;
+        if (ends[i] == written) {
+            if (is_special(reading->answer, i)) reading->held = i + 1;
+            continue;
+        }
         size_t begin = text_place(reading, written);
         if (begin >= sentence.end) break;
         size_t end = text_place(reading, ends[i]);
