@@ -185,9 +185,13 @@ def test_files_that_do_not_fit(keep, rows):
     settled(server)
     assert not (rows / "writing.tmp").exists() and (rows / "letter.txt").exists()
     stop(server)
-    server = keep()
-    assert cached(server.complete([ids(600)], max_tokens=2, **PLAIN)) == 599
-    stop(server)
+    # A damaged file behind another one is met when that is whole again.
+    for _ in range(3):
+        server = keep()
+        found = cached(server.complete([ids(600)], max_tokens=2, **PLAIN))
+        settled(server)
+        stop(server)
+    assert found == 599
     # Rows of another type are not read, and are not kept.
     other = keep("model.dtype=f32")
     assert "files of another model or program were removed" in other.log.read_text()
