@@ -251,7 +251,7 @@ struct huggingface_latent_sizes {
 enum status huggingface_read_latent(const struct json *config,
                                     const struct huggingface_latent_sizes *usual,
                                     struct model_spec *spec, struct error *e);
-enum { HUGGINGFACE_LATENT_LAYER_ROWS = 22 };
+enum { HUGGINGFACE_LATENT_LAYER_ROWS = 24 };
 extern const struct tensor_row huggingface_latent_rows[HUGGINGFACE_LATENT_LAYER_ROWS];
 #define HUGGINGFACE_LATENT_DECODER(type, reader) \
     .model_type = (type), .read = (reader), .inspect = huggingface_find_output, \

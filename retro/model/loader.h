@@ -75,6 +75,7 @@ struct stored_part {
     struct matrix_planes planes;
     const struct stored_tensor *stored;
     const struct stored_tensor *scales; /* of STORED_F8_E4M3, else NULL */
+    bool widened;                       /* blocks that are floats in one of the loader's rooms */
     int first;                          /* of its stored rows, in the tensor */
     enum part part;
     int rows, cols;

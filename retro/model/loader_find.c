@@ -161,7 +161,7 @@ static enum status find_scales(struct loader *loader, struct stored_part *part, 
     return STATUS_OK;
 }
 
-/* The rows of a part of e4m3 numbers, widened in the room of part number `i`. */
+/* The rows of a part of e4m3 numbers or of blocks, widened in the room of part number `i`. */
 static enum status widen_part(struct loader *loader, struct stored_part *part, int i,
                               struct error *e) {
     int rows = part->transposed ? part->cols : part->rows, n = part->planes.cols;
@@ -170,10 +170,17 @@ static enum status widen_part(struct loader *loader, struct stored_part *part, i
     char *wide = loader_room(loader, ROOM_PARTS + i, (size_t)rows, row_bytes);
     if (wide == NULL)
         return error_set(e, STATUS_NO_MEMORY, "no memory to widen %s", part->stored->name);
+    const struct block_form *form = part->stored->form;
+    const char *blocks = part->stored->data;
 #pragma omp parallel for schedule(static)
-    for (int row = 0; row < rows; row++)
-        fp8_row_widen(wide + (size_t)row * row_bytes, dtype, part->stored, part->scales,
-                      part->first + row, n);
+    for (int row = 0; row < rows; row++) {
+        char *to = wide + (size_t)row * row_bytes;
+        size_t at = (size_t)(part->first + row);
+        if (form)
+            blocks_widen((float *)(void *)to, form, blocks + at * block_row_bytes(form, n), n);
+        else
+            fp8_row_widen(to, dtype, part->stored, part->scales, part->first + row, n);
+    }
     part->planes.at[PLANE_VALUES] = wide;
     return STATUS_OK;
 }
@@ -211,8 +218,17 @@ static enum status find_part(struct loader *loader, struct stored_part *part, co
     return status;
 }
 
+/* All rows of a tensor of blocks, which is to be widened. */
+static enum status find_wide_blocks(struct loader *loader, struct stored_part *part,
+                                    const char *name, struct error *e) {
+    part->planes = (struct matrix_planes){.dtype = DTYPE_F32, .cols = part->cols};
+    part->widened = true;
+    return find_tensor(loader, name, part->rows, part->cols, &part->stored, e);
+}
+
 /* A head's rows of a tensor of all heads: of each its keys' `plain` rows, which the place has
- * turned, then its values'. Blocks along the columns would cut what the turned rows add up. */
+ * turned, then its values'. Blocks along the columns would cut what the turned rows add up, so
+ * those of GGUF are widened. */
 static enum status find_head(struct loader *loader, struct stored_part *part,
                              const struct place *place, const char *name, struct error *e) {
     const struct dims *dims = &loader->model->stacks[place->stack].dims;
@@ -223,12 +239,14 @@ static enum status find_head(struct loader *loader, struct stored_part *part,
         first = place->expert * rows + (keys ? 0 : latent->plain);
     part->rows = dims->heads * rows;
     part->cols = latent->rank;
-    if (stored && (stored->form || stored->dtype == STORED_I8 || stored->dtype == STORED_U8))
+    if (stored && (stored->dtype == STORED_I8 || stored->dtype == STORED_U8))
         return error_set(e, STATUS_UNSUPPORTED,
                          "tensor %s is quantised, which is not supported: keep it as it was", name);
-    if (find_part(loader, part, name, e)) return e->status;
+    bool blocks = stored && stored->form;
+    if (blocks ? find_wide_blocks(loader, part, name, e) : find_part(loader, part, name, e))
+        return e->status;
     part->first = first;
-    if (!part->scales)
+    if (!part->scales && !part->widened)
         part->planes.at[PLANE_VALUES] = plane_at(&part->planes, PLANE_VALUES, first, 0);
     part->rows = place->share.whole_rows;
     part->cols = place->share.whole_cols;
@@ -312,7 +330,8 @@ enum status loader_find_parts(struct loader *loader, const struct place *place,
         if (head ? find_head(loader, part, place, name, e) : find_part(loader, part, name, e))
             return e->status;
         bool read = !loader->options->check_only && !place->elsewhere;
-        if (part->scales && read && widen_part(loader, part, *n - 1, e)) return e->status;
+        bool widens = part->scales || part->widened;
+        if (widens && read && widen_part(loader, part, *n - 1, e)) return e->status;
         use_spellings(loader, place, i);
         if (!head || (row->part == PART_HEAD_KEYS && place->expert == 0))
             loader_report(loader, name, place, row);

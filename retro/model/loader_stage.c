@@ -132,21 +132,44 @@ static bool read_blocks(struct staged_place *row, const struct stored_part *from
     return blocks_quantise(row->planes.dtype, to, form, stored, from->cols, lost);
 }
 
-/* Row `to` of the stage = this rank's columns of a stored row. Parts of different types meet in
- * f32. */
-static void stage_row(struct staged_place *staged, int to, const struct stored_part *from, int row,
-                      int first_col) {
-    if (staged->planes.dtype != from->planes.dtype) {
-        planes_widen(
-            (float *)(void *)staged->room[PLANE_VALUES] + (size_t)to * (size_t)staged->cols,
-            &from->planes, row, first_col, staged->cols);
+/* n columns of a stored row from `from` on, which are those of the stage from `to` on. */
+struct column_run {
+    int to, from, n;
+};
+
+/* Columns of row `to` of the stage = those of a stored row. Parts of different types meet in f32.
+ */
+static void stage_columns(struct staged_place *staged, int to, const struct stored_part *from,
+                          int row, const struct column_run *run) {
+    enum dtype dtype = staged->planes.dtype;
+    if (dtype != from->planes.dtype) {
+        float *wide = (float *)(void *)staged->room[PLANE_VALUES];
+        planes_widen(wide + (size_t)to * (size_t)staged->cols + run->to, &from->planes, row,
+                     run->from, run->n);
         return;
     }
     for (int p = 0; p < PLANES; p++) {
-        size_t bytes = plane_bytes(staged->planes.dtype, p, staged->cols);
+        size_t bytes = plane_bytes(dtype, p, run->n),
+               row_bytes = plane_bytes(dtype, p, staged->cols),
+               before = plane_bytes(dtype, p, run->to);
         if (bytes)
-            memcpy(staged->room[p] + (size_t)to * bytes, plane_at(&from->planes, p, row, first_col),
-                   bytes);
+            memcpy(staged->room[p] + (size_t)to * row_bytes + before,
+                   plane_at(&from->planes, p, row, run->from), bytes);
+    }
+}
+
+/* Row `to` of the stage = this rank's columns of a stored row, whose heads may lie in another order
+ * (NULL: they do not). */
+static void stage_row(struct staged_place *staged, int to, const struct stored_part *from, int row,
+                      int first_col, const struct head_order *order) {
+    if (order == NULL) {
+        stage_columns(staged, to, from, row,
+                      &(struct column_run){.from = first_col, .n = staged->cols});
+        return;
+    }
+    for (int col = 0; col < staged->cols; col += order->size) {
+        int at = (int)head_order_find(order, first_col + col);
+        stage_columns(staged, to, from, row, &(struct column_run){col, at, order->size});
     }
 }
 
@@ -182,7 +205,8 @@ static bool stage_blocks_row(const struct block_rows *rows, struct staged_place 
     if (to < 0) return true;
     if (!read_blocks(row, from, stored_row(from->stored, i), lost)) return false;
     struct stored_part whole = {.planes = row->planes};
-    stage_row(rows->stage, to, &whole, 0, rows->share->first_col);
+    stage_row(rows->stage, to, &whole, 0, rows->share->first_col,
+              stored_columns(from->stored, from->cols));
     return true;
 }
 
@@ -233,7 +257,8 @@ static void stage_part(struct staged_place *staged, const struct stored_part *fr
         if (from->transposed)
             stage_tile(staged, to, from, i, n, share->first_col);
         else if (to[0] >= 0)
-            stage_row(staged, to[0], from, (int)stored_row(from->stored, i), share->first_col);
+            stage_row(staged, to[0], from, (int)stored_row(from->stored, i), share->first_col,
+                      stored_columns(from->stored, from->cols));
     }
 }
 
@@ -245,8 +270,17 @@ static void stage_in_place(struct staged_place *staged, const struct stored_part
         staged->planes.at[p] = plane_at(&from->planes, p, share->mine[0].first, 0);
 }
 
+/* Whether super-blocks are cut: by a rank's columns, or where heads of columns change places. */
+static bool cuts_super_blocks(const struct stored_part *part, const struct staged_place *staged,
+                              const struct share *share) {
+    const struct head_order *order = stored_columns(part->stored, part->cols);
+    return staged->cols % SUPER_BLOCK != 0 || share->first_col % SUPER_BLOCK != 0 ||
+           (order && order->size % SUPER_BLOCK != 0);
+}
+
 /* The type that all parts have or are read as. Blocks of different types meet in int8, others in
- * f32. Super-blocks that a rank's columns cut become what smaller blocks can hold. */
+ * f32. Super-blocks that are cut become what smaller blocks can hold, and these f32 where heads cut
+ * them too. */
 static enum dtype common_dtype(const struct stored_part *parts, int n,
                                const struct staged_place *staged, const struct share *share) {
     bool blocks = true, equal = true;
@@ -256,15 +290,23 @@ static enum dtype common_dtype(const struct stored_part *parts, int n,
     }
     if (!equal) return blocks ? DTYPE_INT8 : DTYPE_F32;
     enum dtype dtype = parts[0].planes.dtype;
-    bool cut = dtype_kquant(dtype) &&
-               (staged->cols % SUPER_BLOCK != 0 || share->first_col % SUPER_BLOCK != 0);
-    return cut && blocks ? parts[0].stored->form->dtype : dtype;
+    const struct head_order *order = stored_columns(parts[0].stored, parts[0].cols);
+    if (dtype_kquant(dtype) && blocks && cuts_super_blocks(&parts[0], staged, share))
+        dtype = parts[0].stored->form->dtype;
+    bool cut = order && dtype_quantised(dtype) && order->size % dtype_block(dtype) != 0;
+    return cut ? DTYPE_F32 : dtype;
+}
+
+/* Blocks that were widened before are floats. */
+static bool reads_blocks(const struct stored_part *part) {
+    return part->stored->form && !part->widened;
 }
 
 /* A tensor in the order of its place, which the backend can read where it lies. */
 static bool is_in_order(const struct stored_part *part) {
-    bool readable = !part->stored->form || dtype_kquant(part->planes.dtype);
-    return part->part == PART_WHOLE && !part->transposed && readable && rows_in_order(part->stored);
+    bool readable = !reads_blocks(part) || dtype_kquant(part->planes.dtype);
+    return part->part == PART_WHOLE && !part->transposed && readable &&
+           stored_in_order(part->stored);
 }
 
 enum status loader_stage(struct loader *loader, struct staged_place *staged,
@@ -294,7 +336,7 @@ enum status loader_stage(struct loader *loader, struct staged_place *staged,
     enum status status = stage_take(loader, staged, dtype, e);
     for (int k = 0; k < n && status == STATUS_OK; k++) {
         struct block_rows rows = {.stage = staged, .from = &parts[k], .share = share};
-        if (parts[k].stored->form)
+        if (reads_blocks(&parts[k]))
             status = stage_blocks(loader, &rows, e);
         else
             stage_part(staged, &parts[k], share);

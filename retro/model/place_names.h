@@ -19,9 +19,11 @@ struct place_names {
 
 extern const struct place_names gguf_layer_names, gguf_outer_names;
 
-/* The family's row for the place and part of such a name; NULL: it has none. */
+/* The family's row for the place and part of such a name, with this ending (NULL: with any); NULL:
+ * it has none. */
 const struct tensor_row *place_names_row(const struct place_names *names,
-                                         const struct tensor_rows *rows, struct text_span name);
+                                         const struct tensor_rows *rows, struct text_span name,
+                                         const char *ending);
 /* The row of part `part` of a place, or that of all its parts; NULL: the family has none. */
 const struct tensor_row *place_row_find(const struct tensor_rows *rows, size_t place,
                                         enum part part);

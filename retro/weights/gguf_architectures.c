@@ -1,16 +1,18 @@
 /* retro/weights/gguf_architectures.c: GGUF's architectures: their keys, tensors and facts. See
  * gguf_architectures.h. */
-#include "retro/weights/gguf_architectures.h"
+#include "retro/weights/gguf_rows.h"
 
+#include <stdio.h>
 #include <string.h>
 
-#define ROWS(a) a, ARRAY_COUNT(a)
+#include "config/base/text.h"
 
 const struct key_row architecture_common_keys[] = {
     {"vocab_size", NULL, KEY_IGNORED, 0}, /* the word table tells */
     {"tensor_data_layout", NULL, KEY_IGNORED, 0},
     {"rope.scaling.finetuned", NULL, KEY_IGNORED, 0},
-    {"pooling_type", NULL, KEY_IGNORED, 0}, /* of embedders: gguf_find_pooling */
+    {"pooling_type", NULL, KEY_IGNORED, 0},         /* of embedders: gguf_find_pooling */
+    {"nextn_predict_layers", NULL, KEY_IGNORED, 0}, /* architecture_layers */
     {"attention.causal", NULL, KEY_NEUTRAL, 1},
     {"use_parallel_residual", NULL, KEY_NEUTRAL, 0},
     {"expert_count", NULL, KEY_NEUTRAL, 0},
@@ -40,22 +42,6 @@ const struct key_row architecture_scaling_keys[] = {
 };
 const size_t architecture_n_scaling = ARRAY_COUNT(architecture_scaling_keys);
 
-/* llama.cpp's base of RoPE is 10000 where a file does not tell; families differ. */
-#define SIZES(epsilon, epsilon_name) \
-    {"block_count", "num_hidden_layers", KEY_INT, 0}, \
-        {"context_length", "max_position_embeddings", KEY_INT, 0}, \
-        {"embedding_length", "hidden_size", KEY_INT, 0}, \
-        {"feed_forward_length", "intermediate_size", KEY_INT, 0}, \
-        {"attention.head_count", "num_attention_heads", KEY_INT, 0}, \
-        {"attention.head_count_kv", "num_key_value_heads", KEY_INT, 0}, \
-        {"attention.key_length", "head_dim", KEY_INT, 0}, \
-        {"attention.value_length", NULL, KEY_HEAD, 0}, {epsilon, epsilon_name, KEY_FLOAT, 0}, { \
-        "rope.freq_base", "rope_theta", KEY_FLOAT, 10000 \
-    }
-#define WHOLE_HEADS \
-    { "rope.dimension_count", NULL, KEY_HEAD, 0 }
-#define RMS_SIZES SIZES("attention.layer_norm_rms_epsilon", "rms_norm_eps")
-
 static const struct key_row llama_keys[] = {RMS_SIZES, WHOLE_HEADS};
 static const struct key_row qwen_vl_keys[] = {
     RMS_SIZES,
@@ -71,6 +57,13 @@ static const struct key_row granite_keys[] = {
     {"embedding_scale", "embedding_multiplier", KEY_FLOAT, 0},
     {"residual_scale", "residual_multiplier", KEY_FLOAT, 0},
     {"logit_scale", "logits_scaling", KEY_FLOAT, 0},
+    /* Of Granite 4 without state spaces and experts, whose files have the keys of both. */
+    {"ssm.conv_kernel", NULL, KEY_IGNORED, 0},
+    {"ssm.state_size", NULL, KEY_IGNORED, 0},
+    {"ssm.group_count", NULL, KEY_IGNORED, 0},
+    {"ssm.inner_size", NULL, KEY_IGNORED, 0},
+    {"ssm.time_step_rank", NULL, KEY_IGNORED, 0},
+    {"expert_shared_feed_forward_length", NULL, KEY_IGNORED, 0}, /* as feed_forward_length */
 };
 static const struct key_row gemma2_keys[] = {
     RMS_SIZES,
@@ -82,7 +75,7 @@ static const struct key_row gemma2_keys[] = {
 static const struct key_row gemma3_keys[] = {
     RMS_SIZES,
     WHOLE_HEADS,
-    {"attention.sliding_window", "sliding_window", KEY_WINDOW, 0},
+    {"attention.sliding_window", "sliding_window", KEY_OR_NULL, 0},
     {"attention.sliding_window_pattern", "sliding_window_pattern", KEY_PATTERN, 6},
     {"rope.freq_base_swa", "rope_local_base_freq", KEY_FLOAT, 10000},
     {"final_logit_softcapping", "final_logit_softcapping", KEY_FLOAT, 0},
@@ -92,15 +85,38 @@ static const struct key_row phi3_keys[] = {
     {"rope.dimension_count", "partial_rotary_factor", KEY_SHARE, 0},
     {"rope.scaling.original_context_length", "original_max_position_embeddings", KEY_INT, 0},
     {"rope.scaling.attn_factor", "attention_factor", KEY_WRITTEN, 0}, /* read with the factors */
-    {"attention.sliding_window", "sliding_window", KEY_WINDOW, 0},
+    {"attention.sliding_window", "sliding_window", KEY_OR_NULL, 0},
+};
+/* GLM-4: half of each head turns. */
+static const struct key_row glm4_keys[] = {
+    RMS_SIZES,
+    {"rope.dimension_count", "partial_rotary_factor", KEY_SHARE, 0},
+};
+/* OLMo 3 is OLMo 2 with windows. */
+static const struct key_row olmo3_keys[] = {
+    RMS_SIZES,
+    WHOLE_HEADS,
+    {"attention.sliding_window", "sliding_window", KEY_INT, 0},
+    {"attention.sliding_window_pattern", "sliding_window_pattern", KEY_PATTERN, 4},
+    {"rope.freq_base_swa", "rope_local_base_freq", KEY_FLOAT, 0},
+};
+static const struct key_row cohere2_keys[] = {
+    SIZES("attention.layer_norm_epsilon", "layer_norm_eps"),
+    WHOLE_HEADS,
+    {"attention.sliding_window", "sliding_window", KEY_INT, 0},
+    {"attention.sliding_window_pattern", "sliding_window_pattern", KEY_PATTERN, 4},
+    {"logit_scale", "logit_scale", KEY_FLOAT, 0},
+};
+static const struct key_row ministral3_keys[] = {RMS_SIZES, WHOLE_HEADS};
+static const struct key_row ministral3_scaling[] = {
+    {"rope.scaling.yarn_log_multiplier", NULL, KEY_MSCALE, 1},
+    {"attention.temperature_scale", "llama_4_scaling_beta", KEY_FLOAT, 0},
 };
 static const struct key_row gptneox_keys[] = {
     SIZES("attention.layer_norm_epsilon", "layer_norm_eps"),
     {"rope.dimension_count", "rotary_pct", KEY_SHARE, 0},
     {"use_parallel_residual", "use_parallel_residual", KEY_BOOL, 1},
 };
-#define EXPERTS(count) \
-    {"expert_count", count, KEY_INT, 0}, { "expert_used_count", "num_experts_per_tok", KEY_INT, 0 }
 static const struct key_row mixtral_keys[] = {RMS_SIZES, WHOLE_HEADS, EXPERTS("num_local_experts")};
 static const struct key_row qwen_moe_keys[] = {
     RMS_SIZES,
@@ -117,23 +133,6 @@ static const struct key_row gpt_oss_keys[] = {
     EXPERTS("num_local_experts"),
     {"expert_feed_forward_length", "moe_intermediate_size", KEY_WRITTEN, 0},
     {"attention.sliding_window", "sliding_window", KEY_INT, 0},
-};
-
-/* Qwen3-Next: the experts' keys, and those of delta nets. */
-static const struct key_row qwen_next_keys[] = {
-    RMS_SIZES,
-    EXPERTS("num_experts"),
-    {"rope.dimension_count", "partial_rotary_factor", KEY_SHARE, 0},
-    {"expert_feed_forward_length", "moe_intermediate_size", KEY_INT, 0},
-    {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", KEY_INT, 0},
-    {"ssm.conv_kernel", "linear_conv_kernel_dim", KEY_INT, 0},
-    {"ssm.state_size", "linear_key_head_dim", KEY_INT, 0},
-    {"ssm.group_count", "linear_num_key_heads", KEY_INT, 0},
-    {"ssm.time_step_rank", "linear_num_value_heads", KEY_INT, 0},
-    {"ssm.inner_size", "linear_value_head_dim", KEY_PER_HEAD, 0},
-    {"full_attention_interval", "full_attention_interval", KEY_INT, 0},
-    {"attention.recurrent_layers", NULL, KEY_STATES, 0},
-    {"nextn_predict_layers", NULL, KEY_NEUTRAL, 0},
 };
 
 static const struct key_row bert_keys[] = {
@@ -156,33 +155,24 @@ static const struct key_row gpt2_keys[] = {
     {"attention.layer_norm_epsilon", "layer_norm_epsilon", KEY_FLOAT, 0},
 };
 
-#define TIED \
-    { "tie_word_embeddings", "output.weight", .absent = true }
-
 static const struct fact_row llama_facts[] = {
     TIED,
     {"attention_bias", "blk.0.attn_q.bias", false},
     {"mlp_bias", "blk.0.ffn_gate.bias", false},
 };
 static const struct fact_row plain_facts[] = {TIED};
-/* llama.cpp's converter adds the 1 to the weights of norms. */
-static const struct fact_row gemma_facts[] = {TIED, {"zero_centered_norms", "", false}};
+static const struct fact_row gemma_facts[] = {TIED, AROUND_ONE};
+static const struct fact_row seed_oss_facts[] = {
+    TIED,
+    {"attention_bias", "blk.0.attn_q.bias", false},
+    {"attention_out_bias", "blk.0.attn_output.bias", false},
+    {"mlp_bias", "blk.0.ffn_gate.bias", false},
+};
+static const struct fact_row ernie_facts[] = {TIED, {"use_bias", "blk.0.attn_q.bias", false}};
 static const struct fact_row qwen2_moe_facts[] = {
     TIED, {"qkv_bias", "blk.0.attn_q.bias", false}, {"norm_topk_prob", "", false}};
 static const struct fact_row qwen3_moe_facts[] = {
     TIED, {"attention_bias", "blk.0.attn_q.bias", false}, {"norm_topk_prob", "", .absent = true}};
-
-/* Its converter also writes the decay of delta nets as the rate that it is. */
-static const struct fact_row qwen_next_facts[] = {TIED,
-                                                  {"attention_bias", "blk.0.attn_q.bias", false},
-                                                  {"norm_topk_prob", "", .absent = true},
-                                                  {"zero_centered_norms", "", false},
-                                                  {"logarithmic_decay", "", false}};
-
-/* GGUF's and Hugging Face's name, keys, facts. */
-#define ARCHITECTURE(kind, type, keys_of, facts_of) \
-    .name = (kind), .model_type = (type), .keys = (keys_of), .n_keys = ARRAY_COUNT(keys_of), \
-    .facts = (facts_of), .n_facts = ARRAY_COUNT(facts_of)
 
 /* llama.cpp's converter puts the queries and keys of Llama's kin in pairs; others stay as they are.
  */
@@ -198,10 +188,20 @@ static const struct architecture architectures[] = {
     {ARCHITECTURE("qwen3", "qwen3", llama_keys, llama_facts)},
     {ARCHITECTURE("qwen2moe", "qwen2_moe", qwen_moe_keys, qwen2_moe_facts)},
     {ARCHITECTURE("qwen3moe", "qwen3_moe", qwen_moe_keys, qwen3_moe_facts)},
-    {ARCHITECTURE("qwen3next", "qwen3_next", qwen_next_keys, qwen_next_facts)},
     {ARCHITECTURE("gpt-oss", "gpt_oss", gpt_oss_keys, llama_facts), .untruncated = true},
     {ARCHITECTURE("phi3", "phi3", phi3_keys, plain_facts)},
+    {ARCHITECTURE("olmo2", "olmo3", olmo3_keys, llama_facts),
+     .told_key = "attention.sliding_window"},
     {ARCHITECTURE("olmo2", "olmo2", llama_keys, llama_facts)},
+    {ARCHITECTURE("glm4", "glm4", glm4_keys, llama_facts)},
+    {ARCHITECTURE("cohere2", "cohere2", cohere2_keys, plain_facts)},
+    {ARCHITECTURE("mistral3", "ministral3", ministral3_keys, llama_facts),
+     .scaling = ROWS(ministral3_scaling), .paired = true,
+     .told_key = "attention.temperature_scale"},
+    {ARCHITECTURE("mistral3", "llama", llama_keys, llama_facts), .paired = true},
+    {ARCHITECTURE("seed_oss", "seed_oss", llama_keys, seed_oss_facts)},
+    {ARCHITECTURE("ernie4_5", "ernie4_5", llama_keys, ernie_facts)},
+    {ARCHITECTURE("hunyuan-dense", "hunyuan_v1_dense", llama_keys, llama_facts)},
     {ARCHITECTURE("gemma2", "gemma2", gemma2_keys, gemma_facts), .divisor = "query_pre_attn_scalar",
      .divided_layers = 46},
     {ARCHITECTURE("gemma3", "gemma3_text", gemma3_keys, gemma_facts),
@@ -213,10 +213,18 @@ static const struct architecture architectures[] = {
     {.name = "bert", .model_type = "bert", .keys = ROWS(bert_keys), .activation = "gelu"},
 };
 
+/* Those of this file, then the hybrids. */
+static const struct architecture *architecture_at(size_t i) {
+    size_t own = ARRAY_COUNT(architectures);
+    if (i < own) return &architectures[i];
+    return i - own < architecture_n_hybrids ? &architecture_hybrids[i - own] : NULL;
+}
+
 const struct architecture *architecture_of_type(const char *model_type) {
-    for (size_t i = 0; i < ARRAY_COUNT(architectures); i++)
-        if (strcmp(architectures[i].model_type, model_type) == 0) return &architectures[i];
-    return NULL;
+    const struct architecture *architecture = architecture_at(0);
+    for (size_t i = 1; architecture && strcmp(architecture->model_type, model_type) != 0; i++)
+        architecture = architecture_at(i);
+    return architecture;
 }
 
 const struct key_row *architecture_key(const struct architecture *architecture, const char *name) {
@@ -233,12 +241,43 @@ const struct fact_row *architecture_fact(const struct architecture *architecture
     return NULL;
 }
 
+bool architecture_has_tensor(const struct gguf *gguf, const char *tensor) {
+    const char *number = strchr(tensor, '#');
+    if (number == NULL) return gguf_find(gguf, tensor) != NULL;
+    bool found = false;
+    for (int i = 0; i < ARCHITECTURE_LAYERS && !found; i++) {
+        char name[GGUF_NAME + 1];
+        snprintf(name, sizeof name, "%.*s%d%s", (int)(number - tensor), tensor, i, number + 1);
+        found = gguf_find(gguf, name) != NULL;
+    }
+    return found;
+}
+
+const struct gguf_value *architecture_value(const struct gguf *gguf,
+                                            const struct architecture *architecture,
+                                            const char *key) {
+    char name[100];
+    snprintf(name, sizeof name, "%s.%s", architecture->name, key);
+    return gguf_value_find(gguf, name);
+}
+
+/* Whether the file is of this one of the architectures that share a name. */
+static bool is_told(const struct gguf *gguf, const struct architecture *architecture) {
+    double number = 0;
+    if (architecture->told_by) return architecture_has_tensor(gguf, architecture->told_by);
+    if (architecture->told_key == NULL) return true;
+    gguf_number(architecture_value(gguf, architecture, architecture->told_key), &number);
+    return number != 0;
+}
+
 static void list_names(struct buffer *known) {
     const char *last = "";
-    for (size_t i = 0; i < ARRAY_COUNT(architectures); i++) {
-        const char *name = architectures[i].name;
-        if (strcmp(name, last) != 0) buffer_printf(known, "%s%s", i ? ", " : "", name);
+    const struct architecture *architecture = architecture_at(0);
+    for (size_t i = 1; architecture; i++) {
+        const char *name = architecture->name;
+        if (strcmp(name, last) != 0) buffer_printf(known, "%s%s", i > 1 ? ", " : "", name);
         last = name;
+        architecture = architecture_at(i);
     }
 }
 
@@ -248,11 +287,10 @@ enum status architecture_find(const struct gguf *gguf, const struct architecture
     if (!gguf_text(gguf_value_find(gguf, "general.architecture"), &name))
         return error_set(e, STATUS_CORRUPT, "%s: general.architecture is missing or no text",
                          gguf_name(gguf));
-    for (size_t i = 0; i < ARRAY_COUNT(architectures); i++) {
-        *out = &architectures[i];
-        const char *known = (*out)->name, *told_by = (*out)->told_by;
-        bool named = name.size == strlen(known) && memcmp(name.text, known, name.size) == 0;
-        if (named && (told_by == NULL || gguf_find(gguf, told_by))) return STATUS_OK;
+    *out = architecture_at(0);
+    for (size_t i = 1; *out; i++) {
+        if (span_is(name, (*out)->name) && is_told(gguf, *out)) return STATUS_OK;
+        *out = architecture_at(i);
     }
     struct buffer known = {0};
     list_names(&known);

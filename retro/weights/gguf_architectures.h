@@ -5,18 +5,25 @@
 #include "retro/weights/gguf.h"
 
 enum key_kind {
-    KEY_INT,      /* a number, or a list of one number for each layer, which must be equal */
-    KEY_FLOAT,    /* a number; where the key is absent, `number`, and nothing where that is 0 */
-    KEY_BOOL,     /* a truth value; where the key is absent, `number` */
-    KEY_SHARE,    /* a number of dimensions of a head, as a share of it */
-    KEY_WINDOW,   /* a number of tokens; null without, and where it is 0 */
-    KEY_PATTERN,  /* which layers have the window: a period, which is `number` where the key is
-                     absent, or a list */
+    KEY_INT,     /* a number, or a list of one number for each layer, which must be equal; where the
+                    key is absent, `number`, and nothing where that is 0 */
+    KEY_COUNT,   /* likewise; 0 where the key is absent */
+    KEY_UNEVEN,  /* a number, or a list of one number for each layer, equal where it is not 0 */
+    KEY_LAYERS,  /* a number of layers, without those that foretell tokens */
+    KEY_FLOAT,   /* a number; where the key is absent, `number`, and nothing where that is 0 */
+    KEY_BOOL,    /* a truth value; where the key is absent, `number` */
+    KEY_SHARE,   /* a number of dimensions of a head, as a share of it */
+    KEY_OR_NULL, /* a number; null where the key is absent, and where it is 0 */
+    KEY_PATTERN, /* which layers have the window: a period, which is `number` where the key is
+                    absent, or a list */
     KEY_SECTIONS, /* how many pairs of a head turn by each position of a row: in rope_scaling,
                      beside the kind */
     KEY_STATES,   /* which layers have states in place of attention: a list of truth values; nothing
                      where the key is absent */
     KEY_PER_HEAD, /* of all heads with states: divided by the number of these */
+    KEY_TURNS,    /* a truth value: whether queries and keys turn; true where the key is absent */
+    KEY_MSCALE,   /* of yarn: `number` times mscale_all_dim; mscale is the same where there is a
+                     name, else 1 */
     KEY_IGNORED,  /* means nothing here and is harmless */
     KEY_WRITTEN,  /* likewise, for other readers of what we write */
     KEY_NEUTRAL,  /* not supported: must be `number`, where it changes nothing */
@@ -30,7 +37,8 @@ struct key_row {
     double number;
 };
 
-/* A key of config.json that the tensors tell: whether there is one of that name, or none. */
+/* A key of config.json that the tensors tell: whether there is one of that name, or none. '#' in it
+ * stands for any layer. */
 struct fact_row {
     const char *name, *tensor;
     bool absent;
@@ -38,12 +46,14 @@ struct fact_row {
 
 struct architecture {
     const char *name, *model_type;
-    const char *told_by; /* a tensor that tells it from another of the same name; NULL: no other, or
-                            the last of them */
+    const char *told_by; /* a tensor that tells it from another of the same name, as in fact_row; */
+    const char *told_key; /* or a key that is not 0. NULL: no other, or the last of them */
     const struct key_row *keys;
     size_t n_keys;
     const struct fact_row *facts;
     size_t n_facts;
+    const struct key_row *scaling; /* its own keys of rope_scaling */
+    size_t n_scaling;
     const char
         *named_as;    /* the model_type of the family whose rows name its tensors; NULL: its own */
     bool paired;      /* RoPE turns rows 2i and 2i + 1 of a head, in the folder i and i + half */
@@ -54,11 +64,29 @@ struct architecture {
      * heads. NULL: none. */
     const char *divisor;
     int divided_layers;
+    /* Layers without key/value heads keep states, or have an MLP alone where feed_forward_length
+     * lists it: the key of config.json that says so, and its words. NULL: no such layers. */
+    const char *kinds_key, *state_kind, *mlp_kind;
+    bool latent; /* attention over latents, whose sizes several keys tell (gguf_layers.c) */
+    bool tiled;  /* value heads with states lie as struct head_order says */
 };
 
 /* STATUS_UNSUPPORTED names the known ones. */
 enum status architecture_find(const struct gguf *gguf, const struct architecture **out,
                               struct error *e);
+
+/* The architectures whose layers are of several kinds (gguf_hybrids.c). */
+extern const struct architecture architecture_hybrids[];
+extern const size_t architecture_n_hybrids;
+
+/* The layers that '#' in a tensor's name may stand for. */
+enum { ARCHITECTURE_LAYERS = 512 };
+/* Whether the file has a tensor of this name, or of one that '#' in it stands for. */
+bool architecture_has_tensor(const struct gguf *gguf, const char *tensor);
+/* The value of "ARCHITECTURE.key"; NULL: absent. */
+const struct gguf_value *architecture_value(const struct gguf *gguf,
+                                            const struct architecture *architecture,
+                                            const char *key);
 
 /* Of the folders with this model_type; NULL: there is none. */
 const struct architecture *architecture_of_type(const char *model_type);

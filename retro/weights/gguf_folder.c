@@ -9,50 +9,15 @@
 
 #include "config/base/text.h"
 #include "config/json/json_writer.h"
-#include "retro/weights/gguf_architectures.h"
-
-static const struct gguf_value *find_key(const struct gguf *gguf,
-                                         const struct architecture *architecture, const char *key) {
-    char name[100];
-    snprintf(name, sizeof name, "%s.%s", architecture->name, key);
-    return gguf_value_find(gguf, name);
-}
-
-static enum status fail_key(const struct gguf *gguf, const struct architecture *architecture,
-                            const char *key, const char *what, struct error *e) {
-    return error_set(e, STATUS_UNSUPPORTED, "%s: key \"%s.%s\" %s", gguf_name(gguf),
-                     architecture->name, key, what);
-}
-
-/* A whole number, or the one number of a list for all layers. */
-static bool read_int(const struct gguf_value *value, int64_t *out) {
-    if (value == NULL || value->type != GGUF_LIST) return gguf_int(value, out);
-    struct gguf_items it = gguf_items_of(value);
-    struct gguf_value item;
-    bool all = gguf_next(&it, &item) && gguf_int(&item, out);
-    while (all && gguf_next(&it, &item)) {
-        int64_t next;
-        all = gguf_int(&item, &next) && next == *out;
-    }
-    return all;
-}
-
-/* The size of a head. */
-static int64_t head_size(const struct gguf *gguf, const struct architecture *architecture) {
-    int64_t size = 0, hidden = 0, heads = 0;
-    if (read_int(find_key(gguf, architecture, "attention.key_length"), &size)) return size;
-    read_int(find_key(gguf, architecture, "embedding_length"), &hidden);
-    read_int(find_key(gguf, architecture, "attention.head_count"), &heads);
-    return heads > 0 ? hidden / heads : 0;
-}
+#include "retro/weights/gguf_keys.h"
 
 static enum status write_float(struct json_writer *w, const struct gguf *gguf,
                                const struct architecture *architecture, const struct key_row *row,
                                struct error *e) {
-    const struct gguf_value *value = find_key(gguf, architecture, row->key);
+    const struct gguf_value *value = architecture_value(gguf, architecture, row->key);
     double number = row->number;
     if (value && (!gguf_number(value, &number) || !isfinite((float)number)))
-        return fail_key(gguf, architecture, row->key, "is not a finite number", e);
+        return gguf_key_fail(gguf, architecture, row->key, "is not a finite number", e);
     if (value || number != 0) put_key_float(w, row->name, (float)number);
     return STATUS_OK;
 }
@@ -60,10 +25,10 @@ static enum status write_float(struct json_writer *w, const struct gguf *gguf,
 static enum status write_bool(struct json_writer *w, const struct gguf *gguf,
                               const struct architecture *architecture, const struct key_row *row,
                               struct error *e) {
-    const struct gguf_value *gguf_value = find_key(gguf, architecture, row->key);
+    const struct gguf_value *gguf_value = architecture_value(gguf, architecture, row->key);
     int64_t value = (int64_t)row->number;
     if (gguf_value && (gguf_value->type != GGUF_BOOL || !gguf_int(gguf_value, &value)))
-        return fail_key(gguf, architecture, row->key, "is no truth value", e);
+        return gguf_key_fail(gguf, architecture, row->key, "is no truth value", e);
     put_key_bool(w, row->name, value != 0);
     return STATUS_OK;
 }
@@ -73,45 +38,26 @@ static enum status write_bool(struct json_writer *w, const struct gguf *gguf,
 static enum status write_share(struct json_writer *w, const struct gguf *gguf,
                                const struct architecture *architecture, const struct key_row *row,
                                struct error *e) {
-    const struct gguf_value *value = find_key(gguf, architecture, row->key);
-    int64_t n = 0, head = head_size(gguf, architecture);
+    const struct gguf_value *value = architecture_value(gguf, architecture, row->key);
+    int64_t n = 0, head = gguf_head_size(gguf, architecture);
     if (value == NULL) return STATUS_OK;
-    if (!read_int(value, &n) || n < 1 || n > head)
-        return fail_key(gguf, architecture, row->key, "is not a part of a head", e);
+    if (!gguf_key_int(value, &n) || n < 1 || n > head)
+        return gguf_key_fail(gguf, architecture, row->key, "is not a part of a head", e);
     put_key_float(w, row->name, n == head ? 1 : (float)(((double)n + 0.25) / (double)head));
     return STATUS_OK;
 }
 
-static enum status write_window(struct json_writer *w, const struct gguf *gguf,
-                                const struct architecture *architecture, const struct key_row *row,
-                                struct error *e) {
-    const struct gguf_value *value = find_key(gguf, architecture, row->key);
-    int64_t window = 0;
-    if (value && !read_int(value, &window))
-        return fail_key(gguf, architecture, row->key, "is not one whole number", e);
-    if (window == 0)
+static enum status write_or_null(struct json_writer *w, const struct gguf *gguf,
+                                 const struct architecture *architecture, const struct key_row *row,
+                                 struct error *e) {
+    const struct gguf_value *value = architecture_value(gguf, architecture, row->key);
+    int64_t number = 0;
+    if (value && !gguf_key_int(value, &number))
+        return gguf_key_fail(gguf, architecture, row->key, "is not one whole number", e);
+    if (number == 0)
         put_key_null(w, row->name);
     else
-        put_key_int(w, row->name, window);
-    return STATUS_OK;
-}
-
-/* A truth value for each layer. */
-static enum status write_layer_types(struct json_writer *w, const struct gguf *gguf,
-                                     const struct architecture *architecture,
-                                     const struct key_row *row, struct error *e) {
-    struct gguf_items it = gguf_items_of(find_key(gguf, architecture, row->key));
-    struct gguf_value item;
-    int64_t windowed;
-    const char *kind = row->kind == KEY_STATES ? "linear_attention" : "sliding_attention";
-    put_key_array(w, "layer_types");
-    while (gguf_next(&it, &item)) {
-        if (item.type != GGUF_BOOL || !gguf_int(&item, &windowed))
-            return fail_key(gguf, architecture, row->key,
-                            "is neither a number nor a list of truth values", e);
-        put_string(w, windowed ? kind : "full_attention");
-    }
-    put_array_end(w);
+        put_key_int(w, row->name, number);
     return STATUS_OK;
 }
 
@@ -119,40 +65,72 @@ static enum status write_per_head(struct json_writer *w, const struct gguf *gguf
                                   const struct architecture *architecture,
                                   const struct key_row *row, struct error *e) {
     int64_t all = 0, heads = 0;
-    bool there = read_int(find_key(gguf, architecture, row->key), &all) &&
-                 read_int(find_key(gguf, architecture, "ssm.time_step_rank"), &heads);
+    bool there = gguf_key_int(architecture_value(gguf, architecture, row->key), &all) &&
+                 gguf_key_int(architecture_value(gguf, architecture, "ssm.time_step_rank"), &heads);
     if (!there || heads < 1 || all < heads || all % heads != 0)
-        return fail_key(gguf, architecture, row->key,
-                        "is absent or no multiple of ssm.time_step_rank", e);
+        return gguf_key_fail(gguf, architecture, row->key,
+                             "is absent or no multiple of ssm.time_step_rank", e);
     put_key_int(w, row->name, all / heads);
     return STATUS_OK;
 }
 
-/* Without a window no layer has one. */
-static enum status write_pattern(struct json_writer *w, const struct gguf *gguf,
-                                 const struct architecture *architecture, const struct key_row *row,
-                                 struct error *e) {
-    const struct gguf_value *value = find_key(gguf, architecture, row->key);
-    int64_t window = 0, period = (int64_t)row->number;
-    if (!read_int(find_key(gguf, architecture, "attention.sliding_window"), &window) ||
-        window == 0) {
-        put_key_int(w, row->name, 1);
-        return STATUS_OK;
-    }
-    if (value && value->type == GGUF_LIST) return write_layer_types(w, gguf, architecture, row, e);
-    if (value && !gguf_int(value, &period))
-        return fail_key(gguf, architecture, row->key,
-                        "is neither a number nor a list of truth values", e);
-    put_key_int(w, row->name, period);
+static enum status write_int(struct json_writer *w, const struct gguf *gguf,
+                             const struct architecture *architecture, const struct key_row *row,
+                             struct error *e) {
+    const struct gguf_value *value = architecture_value(gguf, architecture, row->key);
+    int64_t number = (int64_t)row->number;
+    bool uneven = row->kind == KEY_UNEVEN;
+    if (value && !(uneven ? gguf_key_uneven(value, &number) : gguf_key_int(value, &number)))
+        return gguf_key_fail(gguf, architecture, row->key, "is not one whole number", e);
+    if (value || number != 0 || row->kind == KEY_COUNT) put_key_int(w, row->name, number);
     return STATUS_OK;
+}
+
+static enum status write_turns(struct json_writer *w, const struct gguf *gguf,
+                               const struct architecture *architecture, const struct key_row *row,
+                               struct error *e) {
+    const struct gguf_value *value = architecture_value(gguf, architecture, row->key);
+    int64_t turns = 1;
+    if (value && (value->type != GGUF_BOOL || !gguf_int(value, &turns)))
+        return gguf_key_fail(gguf, architecture, row->key, "is no truth value", e);
+    put_key_string(w, row->name, turns ? "rope" : "nope");
+    return STATUS_OK;
+}
+
+static enum status write_mscale(struct json_writer *w, const struct gguf *gguf,
+                                const struct architecture *architecture, const struct key_row *row,
+                                struct error *e) {
+    const struct gguf_value *value = architecture_value(gguf, architecture, row->key);
+    double number = 0;
+    if (value == NULL) return STATUS_OK;
+    if (!gguf_number(value, &number) || !isfinite((float)(number / row->number)))
+        return gguf_key_fail(gguf, architecture, row->key, "is not a finite number", e);
+    float all = (float)(number / row->number);
+    put_key_float(w, "mscale_all_dim", all);
+    put_key_float(w, "mscale", row->name ? all : 1);
+    return STATUS_OK;
+}
+
+/* Keys that are not supported, but with a value that changes nothing. */
+static enum status check_key(const struct gguf *gguf, const struct architecture *architecture,
+                             const struct key_row *row, struct error *e) {
+    const struct gguf_value *value = architecture_value(gguf, architecture, row->key);
+    int64_t whole = 0;
+    double number = 0;
+    if (value == NULL) return STATUS_OK;
+    if (row->kind == KEY_NEUTRAL) {
+        if (gguf_number(value, &number) && number == row->number) return STATUS_OK;
+        return gguf_key_fail(gguf, architecture, row->key, "has a value that is not supported", e);
+    }
+    if (gguf_key_int(value, &whole) && whole == gguf_head_size(gguf, architecture))
+        return STATUS_OK;
+    return gguf_key_fail(gguf, architecture, row->key,
+                         "is not the size of a head, which is not supported", e);
 }
 
 static enum status write_key(struct json_writer *w, const struct gguf *gguf,
                              const struct architecture *architecture, const struct key_row *row,
                              struct error *e) {
-    const struct gguf_value *value = find_key(gguf, architecture, row->key);
-    int64_t whole = 0;
-    double number = 0;
     switch (row->kind) {
         case KEY_SECTIONS: return STATUS_OK; /* write_scaling */
         case KEY_IGNORED: return STATUS_OK;
@@ -160,26 +138,20 @@ static enum status write_key(struct json_writer *w, const struct gguf *gguf,
         case KEY_FLOAT: return write_float(w, gguf, architecture, row, e);
         case KEY_BOOL: return write_bool(w, gguf, architecture, row, e);
         case KEY_SHARE: return write_share(w, gguf, architecture, row, e);
-        case KEY_WINDOW: return write_window(w, gguf, architecture, row, e);
-        case KEY_PATTERN: return write_pattern(w, gguf, architecture, row, e);
+        case KEY_OR_NULL: return write_or_null(w, gguf, architecture, row, e);
+        case KEY_PATTERN: return gguf_write_pattern(w, gguf, architecture, row, e);
         case KEY_PER_HEAD: return write_per_head(w, gguf, architecture, row, e);
-        case KEY_STATES:
-            return value ? write_layer_types(w, gguf, architecture, row, e) : STATUS_OK;
-        case KEY_INT:
-            if (value && !read_int(value, &whole))
-                return fail_key(gguf, architecture, row->key, "is not one whole number", e);
-            if (value) put_key_int(w, row->name, whole);
+        case KEY_TURNS: return write_turns(w, gguf, architecture, row, e);
+        case KEY_MSCALE: return write_mscale(w, gguf, architecture, row, e);
+        case KEY_STATES: return gguf_write_layer_types(w, gguf, architecture, row, e);
+        case KEY_LAYERS:
+            put_key_int(w, row->name, gguf_layers(gguf, architecture));
             return STATUS_OK;
+        case KEY_INT:
+        case KEY_COUNT:
+        case KEY_UNEVEN: return write_int(w, gguf, architecture, row, e);
         case KEY_NEUTRAL:
-            if (value == NULL || (gguf_number(value, &number) && number == row->number))
-                return STATUS_OK;
-            return fail_key(gguf, architecture, row->key, "has a value that is not supported", e);
-        case KEY_HEAD:
-            if (value == NULL ||
-                (read_int(value, &whole) && whole == head_size(gguf, architecture)))
-                return STATUS_OK;
-            return fail_key(gguf, architecture, row->key,
-                            "is not the size of a head, which is not supported", e);
+        case KEY_HEAD: return check_key(gguf, architecture, row, e);
     }
     return STATUS_OK;
 }
@@ -196,7 +168,7 @@ static const struct key_row *find_sections(const struct gguf *gguf,
                                            const struct architecture *architecture) {
     for (size_t i = 0; i < architecture->n_keys; i++)
         if (architecture->keys[i].kind == KEY_SECTIONS &&
-            find_key(gguf, architecture, architecture->keys[i].key))
+            architecture_value(gguf, architecture, architecture->keys[i].key))
             return &architecture->keys[i];
     return NULL;
 }
@@ -206,30 +178,31 @@ static enum status write_sections(struct json_writer *w, const struct gguf *gguf
                                   const struct architecture *architecture,
                                   const struct key_row *row, struct error *e) {
     enum { SECTIONS = 3 };
-    struct gguf_items it = gguf_items_of(find_key(gguf, architecture, row->key));
+    struct gguf_items it = gguf_items_of(architecture_value(gguf, architecture, row->key));
     struct gguf_value item;
     int n = 0;
     put_key_array(w, row->name);
     while (gguf_next(&it, &item)) {
         int64_t pairs;
         if (!gguf_int(&item, &pairs) || (n >= SECTIONS && pairs != 0))
-            return fail_key(gguf, architecture, row->key,
-                            "is no list of three whole numbers and zeros", e);
+            return gguf_key_fail(gguf, architecture, row->key,
+                                 "is no list of three whole numbers and zeros", e);
         if (n < SECTIONS) put_int(w, pairs);
         n++;
     }
     put_array_end(w);
-    return n < SECTIONS ? fail_key(gguf, architecture, row->key, "has fewer than three numbers", e)
-                        : STATUS_OK;
+    return n < SECTIONS
+               ? gguf_key_fail(gguf, architecture, row->key, "has fewer than three numbers", e)
+               : STATUS_OK;
 }
 
 static enum status write_scaling(struct json_writer *w, const struct gguf *gguf,
                                  const struct architecture *architecture, struct error *e) {
-    const struct gguf_value *value = find_key(gguf, architecture, "rope.scaling.type");
+    const struct gguf_value *value = architecture_value(gguf, architecture, "rope.scaling.type");
     const struct key_row *sections = find_sections(gguf, architecture);
     struct text_span type = {"none", 4};
     if (value && !gguf_text(value, &type))
-        return fail_key(gguf, architecture, "rope.scaling.type", "is not a text", e);
+        return gguf_key_fail(gguf, architecture, "rope.scaling.type", "is not a text", e);
     bool scales = !span_is(type, "none");
     if (!scales && sections == NULL) return STATUS_OK;
     if (!scales) type = (struct text_span){"default", 7};
@@ -237,7 +210,8 @@ static enum status write_scaling(struct json_writer *w, const struct gguf *gguf,
     put_key_string_n(w, "rope_type", type.text, type.size);
     if (architecture->untruncated) put_key_bool(w, "truncate", false);
     if (scales &&
-        write_keys(w, gguf, architecture, architecture_scaling_keys, architecture_n_scaling, e))
+        (write_keys(w, gguf, architecture, architecture_scaling_keys, architecture_n_scaling, e) ||
+         write_keys(w, gguf, architecture, architecture->scaling, architecture->n_scaling, e)))
         return e->status;
     if (sections && write_sections(w, gguf, architecture, sections, e)) return e->status;
     put_object_end(w);
@@ -264,18 +238,12 @@ static void write_ends(struct json_writer *w, const struct gguf *gguf) {
 static int64_t find_score_divisor(const struct gguf *gguf,
                                   const struct architecture *architecture) {
     int64_t layers = 0, hidden = 0, heads = 1;
-    read_int(find_key(gguf, architecture, "block_count"), &layers);
-    read_int(find_key(gguf, architecture, "embedding_length"), &hidden);
-    read_int(find_key(gguf, architecture, "attention.head_count"), &heads);
+    gguf_key_int(architecture_value(gguf, architecture, "block_count"), &layers);
+    gguf_key_int(architecture_value(gguf, architecture, "embedding_length"), &hidden);
+    gguf_key_int(architecture_value(gguf, architecture, "attention.head_count"), &heads);
     return layers == architecture->divided_layers && heads > 0 ? hidden / heads
-                                                               : head_size(gguf, architecture);
+                                                               : gguf_head_size(gguf, architecture);
 }
-
-/* Tensors by which the frequencies of RoPE are divided: all of them, or those of short and of long
- * texts. */
-static const char rope_factors[] = "rope_freqs.weight",
-                  short_factors[] = "rope_factors_short.weight",
-                  long_factors[] = "rope_factors_long.weight";
 
 static enum status write_list(struct json_writer *w, const struct gguf *gguf, const char *tensor,
                               const char *name, struct error *e) {
@@ -300,24 +268,19 @@ static enum status write_longrope(struct json_writer *w, const struct gguf *gguf
                                              KEY_FLOAT, 1};
     put_key_object(w, "rope_scaling");
     put_key_string(w, "rope_type", "longrope");
-    if (write_list(w, gguf, short_factors, "short_factor", e) ||
-        write_list(w, gguf, long_factors, "long_factor", e) ||
+    if (write_list(w, gguf, ROPE_SHORT_FACTORS, "short_factor", e) ||
+        write_list(w, gguf, ROPE_LONG_FACTORS, "long_factor", e) ||
         write_key(w, gguf, architecture, &attention, e))
         return e->status;
     put_object_end(w);
     return STATUS_OK;
 }
 
-static bool has_longrope(const struct gguf *gguf, const struct architecture *architecture) {
-    return strcmp(architecture->name, "phi3") == 0 &&
-           (gguf_find(gguf, short_factors) || gguf_find(gguf, long_factors));
-}
-
 static enum status write_rotation(struct json_writer *w, const struct gguf *gguf,
                                   const struct architecture *architecture, struct error *e) {
-    if (has_longrope(gguf, architecture)) return write_longrope(w, gguf, architecture, e);
+    if (gguf_has_longrope(gguf, architecture)) return write_longrope(w, gguf, architecture, e);
     if (write_scaling(w, gguf, architecture, e)) return e->status;
-    return gguf_find(gguf, rope_factors) ? write_list(w, gguf, rope_factors, "rope_factors", e)
+    return gguf_find(gguf, ROPE_FACTORS) ? write_list(w, gguf, ROPE_FACTORS, "rope_factors", e)
                                          : STATUS_OK;
 }
 
@@ -340,6 +303,7 @@ static enum status check_keys(const struct gguf *gguf, const struct architecture
         if (names_key(architecture->keys, architecture->n_keys, key) ||
             names_key(architecture_common_keys, architecture_n_common, key) ||
             names_key(architecture_scaling_keys, architecture_n_scaling, key) ||
+            names_key(architecture->scaling, architecture->n_scaling, key) ||
             span_is(key, "rope.scaling.type"))
             continue;
         return error_set(
@@ -358,7 +322,7 @@ static enum status write_members(struct json_writer *w, const struct gguf *gguf,
     put_key_string(w, "model_type", architecture->model_type);
     put_key_int(w, "vocab_size", words->shape[0]);
     for (size_t i = 0; i < architecture->n_facts; i++) {
-        bool there = gguf_find(gguf, architecture->facts[i].tensor) != NULL;
+        bool there = architecture_has_tensor(gguf, architecture->facts[i].tensor);
         put_key_bool(w, architecture->facts[i].name, there != architecture->facts[i].absent);
     }
     const struct gguf_tensor *types = gguf_find(gguf, "token_types.weight");
@@ -374,6 +338,9 @@ static enum status write_members(struct json_writer *w, const struct gguf *gguf,
             write_key(w, gguf, architecture, row, e))
             return e->status;
     }
+    if ((architecture->latent && gguf_write_latents(w, gguf, architecture, e)) ||
+        (architecture->kinds_key && gguf_write_kinds(w, gguf, architecture, e)))
+        return e->status;
     if (architecture->divisor)
         put_key_int(w, architecture->divisor, find_score_divisor(gguf, architecture));
     return write_rotation(w, gguf, architecture, e);
@@ -394,97 +361,11 @@ enum status gguf_write_config(const struct gguf *gguf, struct buffer *json, stru
 enum status gguf_find_pooling(const struct gguf *gguf, enum gguf_pooling *out, struct error *e) {
     const struct architecture *architecture;
     if (architecture_find(gguf, &architecture, e)) return e->status;
-    const struct gguf_value *value = find_key(gguf, architecture, "pooling_type");
+    const struct gguf_value *value = architecture_value(gguf, architecture, "pooling_type");
     int64_t type = GGUF_POOLING_ABSENT;
     if (value && (!gguf_int(value, &type) || type < GGUF_POOLING_MEAN || type > GGUF_POOLING_LAST))
-        return fail_key(gguf, architecture, "pooling_type",
-                        "is not supported: neither 1 (mean), 2 (cls) nor 3 (last)", e);
+        return gguf_key_fail(gguf, architecture, "pooling_type",
+                             "is not supported: neither 1 (mean), 2 (cls) nor 3 (last)", e);
     *out = (enum gguf_pooling)type;
-    return STATUS_OK;
-}
-
-/* Names of tensors. */
-
-/* "blk.7.attn_q.weight": the layer 7, -1 outside of layers; its name's middle; ".weight". */
-struct split_name {
-    int layer;
-    struct text_span middle;
-    const char *ending;
-};
-
-static bool split_name(struct split_name *name_given, const char *name) {
-    const char *at = name;
-    name_given->layer = -1;
-    if (strncmp(name, "blk.", 4) == 0) {
-        char *end;
-        unsigned long layer = strtoul(name + 4, &end, 10);
-        if (end == name + 4 || *end != '.' || layer > 1 << 20) return false;
-        name_given->layer = (int)layer;
-        at = end + 1;
-    }
-    name_given->ending = strcmp(at, "ssm_a") == 0 ? at + strlen(at) : strrchr(at, '.');
-    if (name_given->ending == NULL ||
-        (strcmp(name_given->ending, ".weight") != 0 && strcmp(name_given->ending, ".bias") != 0 &&
-         *name_given->ending != '\0'))
-        return false;
-    name_given->middle = (struct text_span){at, (size_t)(name_given->ending - at)};
-    return true;
-}
-
-/* False: a name without '*' has one ending. */
-static bool join_name(struct gguf_view *view, const struct family_tensor *tensor,
-                      const struct split_name *split_name) {
-    struct buffer name = {0};
-    const char *number = strchr(tensor->prefix, '#'), *star = strchr(tensor->name, '*');
-    if (number)
-        buffer_printf(&name, "%.*s%d%s", (int)(number - tensor->prefix), tensor->prefix,
-                      split_name->layer, number + 1);
-    if (star)
-        buffer_printf(&name, "%.*s%s", (int)(star - tensor->name), tensor->name,
-                      split_name->ending + 1);
-    else
-        buffer_append_string(&name, tensor->name);
-    const char *ending = ends_with(tensor->name, "bias") ? ".bias" : ".weight";
-    bool whole = *split_name->ending == '\0' || strcmp(split_name->ending, ending) == 0;
-    bool fits = name.size < sizeof view->name && (star ? *split_name->ending != '\0' : whole);
-    if (fits) memcpy(view->name, name.data, name.size + 1);
-    buffer_free(&name);
-    return fits;
-}
-
-static void view_order(struct gguf_view *view, const struct family_tensor *tensor,
-                       const struct architecture *architecture, int64_t head,
-                       const struct gguf_tensor *gguf_tensor) {
-    int64_t rows = gguf_tensor->shape[0];
-    bool bias = ends_with(gguf_tensor->name, ".bias");
-    if (strchr(tensor->name, '#')) view->stacked = bias ? 2 : 3;
-    view->turned = tensor->transposed && !bias && gguf_tensor->n_dims >= 2;
-    view->row = tensor->one_row && gguf_tensor->n_dims == 1;
-    if (head <= 0 || head > INT32_MAX) return;
-    if (architecture->paired && tensor->rotated && head % 2 == 0 && rows % head == 0)
-        view->paired = (int)head;
-    if (tensor->by_head && rows % (3 * head) == 0) view->apart = (int)head;
-}
-
-enum status gguf_view_tensor(struct gguf_view *view, const struct gguf *gguf,
-                             const struct gguf_tensor *tensor, struct error *e) {
-    const struct architecture *architecture;
-    struct split_name name;
-    struct family_tensor family_tensor;
-    *view = (struct gguf_view){.turned = false};
-    if (architecture_find(gguf, &architecture, e)) return e->status;
-    if (strcmp(tensor->name, rope_factors) == 0) return STATUS_OK;
-    if (has_longrope(gguf, architecture) &&
-        (strcmp(tensor->name, short_factors) == 0 || strcmp(tensor->name, long_factors) == 0))
-        return STATUS_OK;
-    bool known = split_name(&name, tensor->name) &&
-                 family_tensor_find(
-                     architecture->named_as ? architecture->named_as : architecture->model_type,
-                     name.layer >= 0, name.middle, &family_tensor);
-    if (!known || !join_name(view, &family_tensor, &name))
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "%s: tensor \"%s\" has no place in the architecture %s", gguf_name(gguf),
-                         tensor->name, architecture->name);
-    view_order(view, &family_tensor, architecture, head_size(gguf, architecture), tensor);
     return STATUS_OK;
 }

@@ -333,54 +333,6 @@ static enum status read_index(struct weights *weights, const char *folder, const
     return status;
 }
 
-static enum stored_dtype stored_dtype_of(const struct block_form *form) {
-    if (!block_form_plain(form)) return STORED_BLOCKS;
-    return form->dtype == DTYPE_F32   ? STORED_F32
-           : form->dtype == DTYPE_F16 ? STORED_F16
-                                      : STORED_BF16;
-}
-
-/* How all experts of a tensor lie in the file. */
-static void describe_gguf(struct stored_tensor *stored, const struct gguf_tensor *from,
-                          const struct gguf_view *view) {
-    stored->dtype = stored_dtype_of(from->form);
-    stored->form = stored->dtype == STORED_BLOCKS ? from->form : NULL;
-    stored->n_dims = from->n_dims;
-    for (int i = 0; i < from->n_dims; i++) stored->shape[i] = from->shape[i];
-    stored->elements = from->elements;
-    stored->bytes = from->bytes;
-    stored->data = from->data;
-    if (view->row) {
-        stored->n_dims = 2;
-        stored->shape[1] = stored->shape[0];
-        stored->shape[0] = 1;
-    }
-    stored->turned = view->turned;
-    stored->paired = view->paired;
-    stored->apart = view->apart;
-}
-
-static enum status add_gguf_tensor(struct weights *weights, const struct gguf_tensor *from,
-                                   struct error *e) {
-    struct gguf_view view;
-    struct stored_tensor whole = {.name = from->name};
-    if (gguf_view_tensor(&view, weights->gguf, from, e)) return e->status;
-    if (view.name[0] == '\0') return STATUS_OK;
-    describe_gguf(&whole, from, &view);
-    if (view.stacked) return weights_add_experts(weights, &whole, view.stacked, view.name, e);
-    struct stored_tensor *stored = &weights_add_entry(weights, view.name)->tensor;
-    whole.name = stored->name;
-    *stored = whole;
-    return STATUS_OK;
-}
-
-static enum status read_gguf(struct weights *weights, const char *path, struct error *e) {
-    if (gguf_open(&weights->gguf, path, e)) return e->status;
-    for (int i = 0; i < gguf_count(weights->gguf); i++)
-        if (add_gguf_tensor(weights, gguf_at(weights->gguf, i), e)) return e->status;
-    return weights_sort(weights, path, e);
-}
-
 static bool folder_has(const char *folder, const char *name) {
     struct buffer path = {0};
     buffer_printf(&path, "%s/%s", folder, name);
@@ -438,7 +390,7 @@ enum status weights_open(struct weights **out, const char *path, struct error *e
     struct weights *weights = xcalloc(1, sizeof *weights);
     struct buffer gguf = {0};
     if (gguf_find_file(path, &gguf)) {
-        enum status read = open_finish(out, weights, read_gguf(weights, gguf.data, e), e);
+        enum status read = open_finish(out, weights, weights_read_gguf(weights, gguf.data, e), e);
         buffer_free(&gguf);
         return read;
     }

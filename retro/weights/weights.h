@@ -25,6 +25,24 @@ enum stored_dtype {
 
 enum { STORED_MAX_DIMS = 8 };
 
+/* Value heads with states that lie as GGUF's files of Qwen3.5 have them: the first head of each key
+ * head, then the second of each. In the family's files the heads of a key head are beside each
+ * other. */
+struct head_order {
+    int64_t first;   /* rows before those of the heads, which lie as they are */
+    int size;        /* rows of a head, or columns; 0: all lies as in the family's files */
+    int keys, group; /* key heads, and the value heads of each */
+    bool columns;    /* heads are columns, not rows */
+};
+
+/* Where row or column i of the family's files lies. */
+static inline int64_t head_order_find(const struct head_order *order, int64_t i) {
+    if (i < order->first) return i;
+    int64_t head = (i - order->first) / order->size, at = (i - order->first) % order->size;
+    int64_t key = head / order->group, place = head % order->group;
+    return order->first + (place * order->keys + key) * order->size + at;
+}
+
 /* One tensor in a file; data lives as long as the weights. It points into the map, or to a copy
  * where the file does not align it: it is always aligned for its dtype.
  *
@@ -32,7 +50,7 @@ enum { STORED_MAX_DIMS = 8 };
  * [in, out]; `paired`, the rows of a head, where RoPE turns rows 2i and 2i + 1 of a head and the
  * family's files have them at i and i + half; `apart`, the rows of a head, where all queries, keys
  * and values follow one another and the family's files have those of a head beside each other (0:
- * they lie as in the family's files).
+ * they lie as in the family's files); heads with states as `heads` says.
  *
  * Experts that a file stacks in one tensor [experts, out, in] are tensors of their own here, [out,
  * in], as in the files that do not stack them. */
@@ -46,6 +64,7 @@ struct stored_tensor {
     const struct block_form *form; /* of STORED_BLOCKS, else NULL */
     bool turned;
     int paired, apart;
+    struct head_order heads;
 };
 
 /* Where row i of the family's files lies. */
@@ -58,12 +77,21 @@ static inline int64_t stored_row(const struct stored_tensor *stored, int64_t i) 
         int64_t part = i / stored->apart % 3, head = i / stored->apart / 3;
         return part * (stored->shape[0] / 3) + head * stored->apart + i % stored->apart;
     }
+    if (stored->heads.size > 0 && !stored->heads.columns) return head_order_find(&stored->heads, i);
     return i;
 }
 
-/* Whether rows lie as in the family's files. */
-static inline bool rows_in_order(const struct stored_tensor *stored) {
-    return stored->paired == 0 && stored->apart == 0;
+/* Whether rows and columns lie as in the family's files. */
+static inline bool stored_in_order(const struct stored_tensor *stored) {
+    return stored->paired == 0 && stored->apart == 0 && stored->heads.size == 0;
+}
+
+/* How the columns of a tensor lie that is read as rows of `cols`; NULL: as in the family's files.
+ */
+static inline const struct head_order *stored_columns(const struct stored_tensor *stored,
+                                                      int64_t cols) {
+    bool vector = stored->n_dims == 1 && cols > 1; /* as one row */
+    return stored->heads.size > 0 && (stored->heads.columns || vector) ? &stored->heads : NULL;
 }
 
 struct weights;

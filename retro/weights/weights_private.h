@@ -27,6 +27,9 @@ int entry_compare(const void *a, const void *b); /* by name */
  * from two shards. */
 enum status weights_sort(struct weights *weights, const char *path, struct error *e);
 
+/* Opens a GGUF file, which the weights own from then on, also where a tensor of it is refused. */
+enum status weights_read_gguf(struct weights *weights, const char *path, struct error *e);
+
 /* Adds the experts that lie in one tensor of n_dims dimensions, [experts, ...], as tensors of their
  * own; '#' in the name stands for their numbers. */
 enum status weights_add_experts(struct weights *weights, const struct stored_tensor *whole,

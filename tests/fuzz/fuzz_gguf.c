@@ -7,6 +7,7 @@
 
 #include "retro/model/model.h"
 #include "retro/text/open/tokenizer_gguf.h"
+#include "retro/weights/gguf_architectures.h"
 #include "retro/weights/gguf_folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -58,12 +59,14 @@ static void read_row(const struct gguf_tensor *t, const uint8_t *row, int cols) 
 }
 
 static void read_tensors(const struct gguf *g) {
+    const struct architecture *architecture;
+    struct error e;
+    bool known = architecture_find(g, &architecture, &e) == STATUS_OK;
     for (int i = 0; i < gguf_count(g); i++) {
         const struct gguf_tensor *t = gguf_at(g, i);
         struct gguf_view view;
-        struct error e;
         CHECK(gguf_find(g, t->name) == t);
-        gguf_view_tensor(&view, g, t, &e);
+        if (known) gguf_view_tensor(&view, g, architecture, t, &e);
         int64_t cols = t->shape[t->n_dims - 1];
         size_t bytes = cols > 0 ? block_row_bytes(t->form, cols) : 0,
                rows = bytes ? t->bytes / bytes : 0;

@@ -81,6 +81,7 @@ static const struct gguf_pre kinds[] = {
     {"modern-bert", STEPS(gpt2), false, false},
     {"gigachat", STEPS(gpt2), false, false},
     {"mellum", STEPS(gpt2), false, false},
+    {"granite-docling", STEPS(gpt2), false, false},
     {"llama3", STEPS(llama3), true, true},
     {"llama-v3", STEPS(llama3), true, true},
     {"llama-bpe", STEPS(llama3), true, true},
@@ -126,6 +127,7 @@ static const struct gguf_pre kinds[] = {
     {"deepseek-coder", STEPS(line_end, "\\s?\\p{L}+", "\\s?\\p{P}+", deepseek_han, digit), false,
      false},
     {"deepseek-v3", STEPS("\\p{N}{1,3}", deepseek3_han, deepseek3), false, false},
+    {"hunyuan-dense", STEPS("\\p{N}{1,3}", deepseek3_han, deepseek3), false, false},
     {"default", STEPS("[\\p{P}\\$\\+<=>\\^~\\|]+", gpt2, "\\p{N}+", three_digits), false, false},
 };
 

@@ -129,7 +129,7 @@ static void put_legacy_tail(struct buffer *name, const char *tail, bool cross, b
     const char *ending = strrchr(tail, '.');
     size_t middle = ending ? (size_t)(ending - tail) : strlen(tail);
     const struct tensor_row *row =
-        place_names_row(&legacy_names, &rows, (struct text_span){tail, middle});
+        place_names_row(&legacy_names, &rows, (struct text_span){tail, middle}, NULL);
     const char *to = row && ending ? row->names[0] : tail;
     if (cross && starts_with(tail, "post_attention_norm.")) to = "pre_cross_attn_layernorm.*";
     if (cross && neighbours && starts_with(tail, "post_inter_attention_norm."))

@@ -260,17 +260,22 @@ static void put_row(struct gguf_keys *keys, const struct model *model,
     char key[100];
     full_key(key, architecture, row->key);
     switch (row->kind) {
+        case KEY_LAYERS:
         case KEY_INT:
         case KEY_FLOAT:
         case KEY_BOOL:
         case KEY_SHARE:
         case KEY_WRITTEN: put_member(keys, key, &model->spec, row->name); break;
-        case KEY_WINDOW: keys_put_int(keys, key, (uint32_t)model->spec.window); break;
+        case KEY_OR_NULL: keys_put_int(keys, key, (uint32_t)model->spec.window); break;
         case KEY_PATTERN: put_pattern(keys, key, &model->spec); break;
         case KEY_HEAD: keys_put_int(keys, key, (uint32_t)dims_of(model)->head_dim); break;
         case KEY_SECTIONS: /* these of no architecture that is written */
         case KEY_STATES:
         case KEY_PER_HEAD:
+        case KEY_COUNT:
+        case KEY_UNEVEN:
+        case KEY_TURNS:
+        case KEY_MSCALE:
         case KEY_IGNORED:
         case KEY_NEUTRAL: break;
     }

@@ -47,7 +47,7 @@ static const void *plane_of(const struct conversion *conversion, const struct ch
  * an order or blocks of their own, and e4m3 numbers. */
 static bool lies_ready(const struct stored_tensor *stored) {
     return !stored->form && !stored->turned && stored->dtype != STORED_F8_E4M3 &&
-           rows_in_order(stored);
+           stored_in_order(stored);
 }
 
 /* Row i of a tensor of GGUF's. */
@@ -64,6 +64,13 @@ static void read_column(float *w, const struct change *change, const char *value
     for (int64_t j = 0; j < change->cols; j++)
         dtype_convert(w + j, DTYPE_F32, values + (size_t)(j * change->rows + i) * size,
                       change->from, 1);
+}
+
+/* Columns whose heads lie in another order, put into that of the family's files; `room` is for a
+ * row. */
+static void order_columns(float *w, float *room, const struct head_order *order, int64_t n) {
+    memcpy(room, w, (size_t)n * sizeof *w);
+    for (int64_t j = 0; j < n; j++) w[j] = room[head_order_find(order, j)];
 }
 
 /* Row i of the tensor as it is converted, as f32. */
@@ -92,9 +99,10 @@ static bool write_row(const struct converted *out, const struct change *change, 
     int n = (int)change->cols;
     if (dtype_quantised(change->to)) {
         struct quantised_row to = planes_row(out->planes, change->to, n, i);
-        bool fits = change->stored->form ? blocks_quantise(change->to, to, change->stored->form,
-                                                           gguf_row(change, i), n, NULL)
-                                         : quantise_row(change->to, to, w, change->importance, n);
+        bool blocks = change->stored->form && !stored_columns(change->stored, n);
+        bool fits = blocks ? blocks_quantise(change->to, to, change->stored->form,
+                                             gguf_row(change, i), n, NULL)
+                           : quantise_row(change->to, to, w, change->importance, n);
         if (!fits) return false;
         dequantise_row(back, change->to, to, n);
         return true;
@@ -106,6 +114,7 @@ static bool write_row(const struct converted *out, const struct change *change, 
 static enum status convert_rows(const struct conversion *conversion, struct change *change,
                                 const struct converted *out, struct error *e) {
     void *source[MATRIX_PLANES] = {NULL};
+    const struct head_order *order = stored_columns(change->stored, change->cols);
     int64_t bad = -1;
     for (int i = 0; i < planes_of(change->from) && lies_ready(change->stored); i++)
         source[i] = (void *)(uintptr_t)plane_of(conversion, change, i);
@@ -117,6 +126,7 @@ static enum status convert_rows(const struct conversion *conversion, struct chan
         for (int64_t i = 0; i < change->rows; i++) {
             if (output_check(NULL)) continue;
             read_row(w, change, source, i);
+            if (order) order_columns(w, back, order, change->cols);
             if (write_row(out, change, w, back, i)) {
                 deviation_add(&d, w, back, (int)change->cols);
             } else {
