@@ -109,12 +109,35 @@ static int draft_addressed(struct call_draft *draft, const struct json *function
 
 /* Calls. */
 
+/* NAME and its arguments between tokens; in a block of JSON as versions before V3.1 write it. */
+static int draft_deepseek(struct call_draft *draft, const struct json *function) {
+    struct grammar_draft *d = draft->d;
+    struct text_span name = json_text(json_member(function, "name"));
+    bool block = draft->format == CALLS_DEEPSEEK_BLOCK;
+    int word = expr_text(d, name.text, name.size),
+        name_end = draft_mark(draft, MARK_DEEPSEEK_NAME_END);
+    int before = block ? EXPR_SEQUENCE_OF(d, expr_word(d, "function"), name_end, word,
+                                          expr_word(d, "\n```json\n"))
+                       : EXPR_SEQUENCE_OF(d, word, name_end);
+    return EXPR_SEQUENCE_OF(d, draft_mark(draft, MARK_DEEPSEEK_CALL), before,
+                            draft_arguments(draft, function), expr_word(d, block ? "\n```" : ""),
+                            draft_mark(draft, MARK_DEEPSEEK_CALL_END));
+}
+
 /* One call of a tool. */
 static int draft_one(struct call_draft *draft, const struct json *function) {
-    if (draft->format == CALLS_HARMONY) return draft_addressed(draft, function);
-    if (draft->format == CALLS_FUNCTION || draft->format == CALLS_GLM)
-        return tagged_call_draft(&draft->rules, draft->format, function, draft->e);
-    return is_named(draft) ? draft_named(draft, function) : draft_object(draft, function);
+    switch (draft->format) {
+        case CALLS_HARMONY: return draft_addressed(draft, function);
+        case CALLS_FUNCTION:
+        case CALLS_GLM:
+        case CALLS_MINIMAX:
+            return tagged_call_draft(&draft->rules, draft->format, function, draft->e);
+        case CALLS_PYTHON: return python_call_draft(&draft->rules, function, draft->e);
+        case CALLS_DEEPSEEK:
+        case CALLS_DEEPSEEK_BLOCK: return draft_deepseek(draft, function);
+        default:
+            return is_named(draft) ? draft_named(draft, function) : draft_object(draft, function);
+    }
 }
 
 /* One call of any of the tools that may be called. */
@@ -156,6 +179,33 @@ static int draft_mistral(struct call_draft *draft, int call, int most, bool begu
                             json_list_of(&draft->rules, NULL, 0, call, 1, most));
 }
 
+/* Marks around all calls, and texts before them, between two and behind them. */
+struct call_list {
+    enum grammar_mark begin, end;
+    const char *before, *between, *after;
+};
+static const struct call_list lists[] = {
+    [CALLS_MINIMAX] = {MARK_MINIMAX, MARK_MINIMAX_END, "\n", "\n", "\n"},
+    [CALLS_DEEPSEEK] = {MARK_DEEPSEEK, MARK_DEEPSEEK_END, "", "", ""},
+    [CALLS_DEEPSEEK_BLOCK] = {MARK_DEEPSEEK, MARK_DEEPSEEK_END, "", "\n", ""},
+    [CALLS_PYTHON] = {MARK_LFM, MARK_LFM_END, "[", ", ", "]"},
+};
+
+/* NULL: calls of the format do not stand between marks of all of them. */
+static const struct call_list *find_list(enum call_format format) {
+    bool listed = (size_t)format < ARRAY_COUNT(lists) && lists[format].before;
+    return listed ? &lists[format] : NULL;
+}
+
+static int draft_list(struct call_draft *draft, int call, int most, bool begun) {
+    const struct call_list *list = find_list(draft->format);
+    struct grammar_draft *d = draft->d;
+    int next = EXPR_SEQUENCE_OF(d, expr_word(d, list->between), call);
+    return EXPR_SEQUENCE_OF(d, begun ? EXPR_EMPTY : draft_mark(draft, list->begin),
+                            expr_word(d, list->before), call, expr_repeat(d, next, 0, most - 1),
+                            expr_word(d, list->after), draft_mark(draft, list->end));
+}
+
 /* <|call|> ends the text: messages between calls end by <|end|>. */
 static int draft_harmony(struct call_draft *draft, int call, int most, bool forced, int answer) {
     struct grammar_draft *d = draft->d;
@@ -176,12 +226,18 @@ static int draft_harmony(struct call_draft *draft, int call, int most, bool forc
 static int draft_calls(struct call_draft *draft, int call, int most, bool forced) {
     if (call_format_has_mark(draft->format)) return draft_hermes(draft, call, most, !forced);
     if (draft->format == CALLS_MISTRAL) return draft_mistral(draft, call, most, !forced);
-    return call;
+    return find_list(draft->format) ? draft_list(draft, call, most, !forced) : call;
+}
+
+bool call_grammar_mark(enum call_format format, enum grammar_mark *mark) {
+    const struct call_list *list = find_list(format);
+    *mark = list ? list->begin : call_format_has_mark(format) ? MARK_CALL : MARK_CALLS;
+    return list || call_format_has_mark(format) || format == CALLS_MISTRAL;
 }
 
 bool call_grammar_knows(enum call_format format) {
-    return call_format_has_mark(format) || format == CALLS_MISTRAL || format == CALLS_LLAMA ||
-           format == CALLS_HARMONY;
+    enum grammar_mark mark;
+    return call_grammar_mark(format, &mark) || format == CALLS_LLAMA || format == CALLS_HARMONY;
 }
 
 enum status call_grammar_draft(struct grammar_draft *draft, const struct vocab *vocab,

@@ -7,6 +7,8 @@
 
 /* Whether calls of the format can be described; others are read alone. */
 bool call_grammar_knows(enum call_format format);
+/* The mark that calls of the format begin with; false: they begin with none. */
+bool call_grammar_mark(enum call_format format, enum grammar_mark *mark);
 /* guide: {"format", "tools", "name", "forced"}: calls of the tools, or of the one that `name`
  * names. Forced: one call or several, or `answer`, EXPR_NOTHING for none, in their place; else the
  * rest of the answer behind the mark of a first call. In channels all of the answer is described:

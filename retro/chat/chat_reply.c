@@ -14,6 +14,7 @@ static const char think_begin[] = "<think>", think_end[] = "</think>";
 static const char hermes_begin[] = "<tool_call>", hermes_end[] = "</tool_call>";
 static const char mistral_begin[] = "[TOOL_CALLS]", mistral_arguments[] = "[ARGS]";
 static const char llama_begin[] = "<|python_tag|>";
+static const char lfm_tools[] = "<|tool_list_start|>"; /* templates of LFM2 write no calls */
 
 static bool contains(struct text_span span, const char *words) {
     return span.size > 0 && memmem(span.text, span.size, words, strlen(words)) != NULL;
@@ -23,8 +24,10 @@ enum call_format call_format_of(struct text_span literals) {
     if (harmony_is_written(literals)) return CALLS_HARMONY;
     if (contains(literals, mistral_begin)) return CALLS_MISTRAL;
     if (contains(literals, tagged_calls_begin(CALLS_MINIMAX))) return CALLS_MINIMAX;
-    if (contains(literals, tagged_calls_begin(CALLS_DEEPSEEK))) return CALLS_DEEPSEEK;
-    if (contains(literals, tagged_calls_begin(CALLS_PYTHON))) return CALLS_PYTHON;
+    if (contains(literals, tagged_calls_begin(CALLS_DEEPSEEK)))
+        return contains(literals, "```json") ? CALLS_DEEPSEEK_BLOCK : CALLS_DEEPSEEK;
+    if (contains(literals, tagged_calls_begin(CALLS_PYTHON)) || contains(literals, lfm_tools))
+        return CALLS_PYTHON;
     if (contains(literals, "<arg_key>")) return CALLS_GLM;
     if (contains(literals, "<function=") && contains(literals, "<parameter="))
         return CALLS_FUNCTION;

@@ -19,7 +19,8 @@ enum call_format {
     CALLS_GLM,      /* GLM 4.5 and later */
     CALLS_MINIMAX,
     CALLS_DEEPSEEK,
-    CALLS_PYTHON /* LFM2 */
+    CALLS_DEEPSEEK_BLOCK, /* of DeepSeek-V3 before V3.1, and R1 */
+    CALLS_PYTHON          /* LFM2 */
 };
 
 struct tool_call {

@@ -37,6 +37,12 @@ static bool is_name_byte(char c) {
            c == '.' || c == '-';
 }
 
+bool python_name_fits(struct text_span name) {
+    bool fits = name.size > 0;
+    for (size_t i = 0; i < name.size; i++) fits = fits && is_name_byte(name.text[i]);
+    return fits;
+}
+
 /* Letters, digits and the signs of tools' names; empty: there are none. */
 static struct text_span python_name(struct python_reader *reader) {
     python_skip(reader);
@@ -99,6 +105,27 @@ static bool python_text(struct python_reader *reader, struct buffer *out) {
     return false;
 }
 
+/* A text that JSON writes in the same way is read as JSON does: calls that are held to parameters
+ * have such texts. */
+static bool python_json_text(struct python_reader *reader, struct buffer *out) {
+    struct text_span rest = reader->rest;
+    struct json *json = NULL;
+    struct error ignored;
+    size_t end = 1;
+    while (end < rest.size && rest.text[end] != '"') end += rest.text[end] == '\\' ? 2 : 1;
+    if (*rest.text != '"' || end >= rest.size) return false;
+    if (json_parse_any(&json, (struct text_span){rest.text, end + 1}, "text", &ignored))
+        return false;
+    buffer_append(out, json_text(json).text, json_text(json).size);
+    json_close(json);
+    reader->rest = (struct text_span){rest.text + end + 1, rest.size - end - 1};
+    return true;
+}
+
+static bool python_string(struct python_reader *reader, struct buffer *out) {
+    return python_json_text(reader, out) || python_text(reader, out);
+}
+
 static bool python_value(struct python_reader *reader);
 
 static bool python_items(struct python_reader *reader, char end) {
@@ -119,7 +146,7 @@ static bool python_dictionary(struct python_reader *reader) {
         python_skip(reader);
         bool quoted =
             reader->rest.size > 0 && (*reader->rest.text == '"' || *reader->rest.text == '\'');
-        bool good = quoted && python_text(reader, &key) && python_take(reader, ':');
+        bool good = quoted && python_string(reader, &key) && python_take(reader, ':');
         if (good) put_key_n(&reader->w, key.data, key.size);
         buffer_free(&key);
         if (!good || !python_value(reader)) return false;
@@ -164,7 +191,7 @@ static bool python_value(struct python_reader *reader) {
     reader->depth++;
     if (c == '"' || c == '\'') {
         struct buffer text = {0};
-        good = python_text(reader, &text);
+        good = python_string(reader, &text);
         if (good) put_string_n(&reader->w, text.size ? text.data : "", text.size);
         buffer_free(&text);
     } else if (c == '[' || c == '(') {

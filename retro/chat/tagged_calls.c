@@ -14,6 +14,12 @@ struct call_tags {
     const char *key, *key_end, *value, *value_end;
 };
 
+#define DEEPSEEK_TAGS \
+    { \
+        .begin = "<｜tool▁calls▁begin｜>", .end = "<｜tool▁calls▁end｜>", \
+        .call = "<｜tool▁call▁begin｜>", .name_end = "<｜tool▁sep｜>", \
+        .call_end = "<｜tool▁call▁end｜>" \
+    }
 static const struct call_tags tags_of[] = {
     [CALLS_FUNCTION] = {.begin = "<tool_call>",
                         .end = "</tool_call>",
@@ -41,11 +47,8 @@ static const struct call_tags tags_of[] = {
                        .key_end = "\">",
                        .value = "",
                        .value_end = "</parameter>"},
-    [CALLS_DEEPSEEK] = {.begin = "<｜tool▁calls▁begin｜>",
-                        .end = "<｜tool▁calls▁end｜>",
-                        .call = "<｜tool▁call▁begin｜>",
-                        .name_end = "<｜tool▁sep｜>",
-                        .call_end = "<｜tool▁call▁end｜>"},
+    [CALLS_DEEPSEEK] = DEEPSEEK_TAGS,
+    [CALLS_DEEPSEEK_BLOCK] = DEEPSEEK_TAGS,
     [CALLS_PYTHON] = {.begin = "<|tool_call_start|>", .end = "<|tool_call_end|>"},
 };
 
@@ -200,8 +203,18 @@ static enum call_found read_tagged_call(struct chat_reply *reply, const struct c
     return found;
 }
 
+/* Drops the last of these marks in the text, and what is behind it. */
+static void cut_at_last(struct text_span *span, const char *mark) {
+    size_t size = strlen(mark);
+    for (size_t at = span->size; at >= size; at--) {
+        if (memcmp(span->text + at - size, mark, size) != 0) continue;
+        span->size = at - size;
+        return;
+    }
+}
+
 /* NAME, separator, {...}; or as earlier versions: the word function, separator, NAME and a block of
- * JSON. */
+ * JSON, whose texts may have the block's marks. Models of either kind write both. */
 static enum call_found read_deepseek_call(struct chat_reply *reply, const struct call_tags *tags,
                                           struct text_span *span) {
     static const char block[] = "```json", block_end[] = "```";
@@ -212,8 +225,7 @@ static enum call_found read_deepseek_call(struct chat_reply *reply, const struct
     name = trim_blanks(name);
     if (span_is(name, "function") && span_find(arguments, block) != SIZE_MAX) {
         take_until(&arguments, block, &name);
-        size_t end = span_find(arguments, block_end);
-        if (end != SIZE_MAX) arguments.size = end;
+        cut_at_last(&arguments, block_end);
         name = trim_blanks(name);
     }
     return reply_add_call(reply, name, trim_blanks(arguments)) ? CALL_READ : CALL_WRONG;
@@ -222,11 +234,12 @@ static enum call_found read_deepseek_call(struct chat_reply *reply, const struct
 /* All between the outer tags. */
 static enum call_found read_list(struct chat_reply *reply, const struct call_tags *tags,
                                  struct text_span *span) {
+    bool deepseek = reply->format == CALLS_DEEPSEEK || reply->format == CALLS_DEEPSEEK_BLOCK;
     enum call_found found;
     do {
         skip_blanks(span);
-        found = reply->format == CALLS_DEEPSEEK ? read_deepseek_call(reply, tags, span)
-                                                : read_tagged_call(reply, tags, span);
+        found =
+            deepseek ? read_deepseek_call(reply, tags, span) : read_tagged_call(reply, tags, span);
         skip_blanks(span);
     } while (found == CALL_READ && *tags->call && span_starts_with(*span, tags->call));
     return found;

@@ -9,6 +9,7 @@
  *     CALLS_MINIMAX   <minimax:tool_call> <invoke name="NAME"> <parameter name="KEY">VALUE
  *                     </parameter> ... </invoke> ... </minimax:tool_call>
  *     CALLS_DEEPSEEK  begin of calls, each of them NAME, a separator and its arguments as JSON
+ *     CALLS_DEEPSEEK_BLOCK  likewise: "function", a separator, NAME and a block of JSON
  *     CALLS_PYTHON    <|tool_call_start|>[NAME(KEY=VALUE, ...), ...]<|tool_call_end|>, in Python
  *
  * A value between tags is text. It becomes what the tool's parameters say of its key: text where
@@ -24,5 +25,7 @@ bool tagged_value_is_text(const struct json *parameter);
 /* Reads the calls that the span begins with: all of them, or none. *used: their bytes. */
 enum call_found tagged_calls_read(struct chat_reply *reply, struct text_span span, bool last,
                                   size_t *used);
+/* Whether a tool or a parameter can have the name in a list of Python's. */
+bool python_name_fits(struct text_span name);
 /* The same of the list between CALLS_PYTHON's tags (python_calls.c). false: it is none. */
 bool python_calls_read(struct chat_reply *reply, struct text_span list);

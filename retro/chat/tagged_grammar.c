@@ -78,15 +78,38 @@ static int draft_value(const struct tagged_draft *draft, const struct json_entry
     return expr;
 }
 
+/* The texts around the parts of a call. */
+struct call_words {
+    const char *name, *name_end, *key, *key_end, *value_end, *call_end;
+};
+static const struct call_words words_of[] = {
+    [CALLS_FUNCTION] = {.name = "<function=",
+                        .name_end = ">\n",
+                        .key = "<parameter=",
+                        .key_end = ">\n",
+                        .value_end = "\n</parameter>\n",
+                        .call_end = "</function>"},
+    [CALLS_GLM] = {.name = "",
+                   .name_end = "\n",
+                   .key = "<arg_key>",
+                   .key_end = "</arg_key>\n<arg_value>",
+                   .value_end = "</arg_value>\n",
+                   .call_end = ""},
+    [CALLS_MINIMAX] = {.name = "<invoke name=\"",
+                       .name_end = "\">\n",
+                       .key = "<parameter name=\"",
+                       .key_end = "\">",
+                       .value_end = "</parameter>\n",
+                       .call_end = "</invoke>"},
+};
+
 /* KEY and VALUE between their tags. */
 static int draft_parameter(const struct tagged_draft *draft, const struct json_entry *property) {
+    const struct call_words *words = &words_of[draft->format];
     struct grammar_draft *d = draft->d;
-    bool glm = draft->format == CALLS_GLM;
-    return EXPR_SEQUENCE_OF(d, expr_word(d, glm ? "<arg_key>" : "<parameter="),
-                            expr_text(d, property->name.text, property->name.size),
-                            expr_word(d, glm ? "</arg_key>\n<arg_value>" : ">\n"),
-                            draft_value(draft, property),
-                            expr_word(d, glm ? "</arg_value>\n" : "\n</parameter>\n"));
+    return EXPR_SEQUENCE_OF(
+        d, expr_word(d, words->key), expr_text(d, property->name.text, property->name.size),
+        expr_word(d, words->key_end), draft_value(draft, property), expr_word(d, words->value_end));
 }
 
 static bool is_required(const struct json *parameters, struct text_span name) {
@@ -96,15 +119,25 @@ static bool is_required(const struct json *parameters, struct text_span name) {
     return false;
 }
 
-static int draft_parameters(const struct tagged_draft *draft) {
+/* Keywords of the parameters as a whole. */
+static enum status check_parameters(const struct tagged_draft *draft) {
     static const char *const known[] = {"type",  "properties",  "required", "additionalProperties",
                                         "title", "description", "$schema",  "$defs",
                                         NULL};
     const struct json *parameters = json_member(draft->function, "parameters");
+    for (struct json_entry it = {0}; json_next(parameters, &it);)
+        if (!is_among(it.name, known)) {
+            refuse(draft, (struct text_span){0}, it.name);
+            return draft->e->status;
+        }
+    return STATUS_OK;
+}
+
+static int draft_parameters(const struct tagged_draft *draft) {
+    const struct json *parameters = json_member(draft->function, "parameters");
     const struct json *properties = json_member(parameters, "properties");
     struct expr_list all = {0};
-    for (struct json_entry it = {0}; json_next(parameters, &it);)
-        if (!is_among(it.name, known)) return refuse(draft, (struct text_span){0}, it.name);
+    if (check_parameters(draft)) return EXPR_NOTHING;
     for (struct json_entry it = {0}; json_next(properties, &it) && !draft->e->status;) {
         int parameter = draft_parameter(draft, &it);
         bool required = is_required(parameters, it.name);
@@ -117,12 +150,70 @@ static int draft_parameters(const struct tagged_draft *draft) {
 
 int tagged_call_draft(struct json_rules *rules, enum call_format format,
                       const struct json *function, struct error *e) {
+    const struct call_words *words = &words_of[format];
     struct grammar_draft *d = rules->draft;
     const struct tagged_draft draft = {
         .rules = rules, .d = d, .format = format, .function = function, .e = e};
     struct text_span name = json_text(json_member(function, "name"));
-    bool glm = format == CALLS_GLM;
-    return EXPR_SEQUENCE_OF(d, expr_word(d, glm ? "" : "<function="),
-                            expr_text(d, name.text, name.size), expr_word(d, glm ? "\n" : ">\n"),
-                            draft_parameters(&draft), expr_word(d, glm ? "" : "</function>"));
+    return EXPR_SEQUENCE_OF(d, expr_word(d, words->name), expr_text(d, name.text, name.size),
+                            expr_word(d, words->name_end), draft_parameters(&draft),
+                            expr_word(d, words->call_end));
+}
+
+/* KEY=VALUE of a call of Python's: JSON, and Python's own words for truth values. */
+static int draft_argument(const struct tagged_draft *draft, const struct json_entry *property) {
+    const struct schema_options options = {.strict =
+                                               json_bool(json_member(draft->function, "strict"))};
+    const struct json *schema = property->value;
+    struct grammar_draft *d = draft->d;
+    int value = EXPR_NOTHING;
+    if (!python_name_fits(property->name))
+        error_set(draft->e, STATUS_INVALID,
+                  "the model's calls cannot name the parameter \"%.100s\": a name is letters, "
+                  "digits, _, . and -",
+                  property->name.text);
+    else if (schema_compile(draft->rules, schema, &options, &value, draft->e))
+        error_prefix(draft->e, "parameters of %.100s: %.100s",
+                     json_text(json_member(draft->function, "name")).text, property->name.text);
+    bool truth = json_text_is(json_member(schema, "type"), "boolean") &&
+                 json_is_absent(json_member(schema, "enum")) &&
+                 json_is_absent(json_member(schema, "const"));
+    if (truth) value = EXPR_EITHER_OF(d, value, expr_word(d, "True"), expr_word(d, "False"));
+    return EXPR_SEQUENCE_OF(d, expr_text(d, property->name.text, property->name.size),
+                            expr_word(d, "="), value);
+}
+
+static int draft_arguments(const struct tagged_draft *draft) {
+    const struct json *parameters = json_member(draft->function, "parameters");
+    const struct json *properties = json_member(parameters, "properties");
+    struct grammar_draft *d = draft->d;
+    struct expr_member *members = xcalloc(json_count(properties) + 1, sizeof *members);
+    struct expr_object object = {.members = members,
+                                 .more = EXPR_NOTHING,
+                                 .ordered = true,
+                                 .open = expr_word(d, "("),
+                                 .separator = expr_word(d, ", "),
+                                 .close = expr_word(d, ")")};
+    for (struct json_entry it = {0}; json_next(properties, &it) && !draft->e->status;) {
+        members[object.n] =
+            (struct expr_member){draft_argument(draft, &it), is_required(parameters, it.name)};
+        object.n++;
+    }
+    int expr = expr_object(d, &object);
+    free(members);
+    return expr;
+}
+
+int python_call_draft(struct json_rules *rules, const struct json *function, struct error *e) {
+    struct grammar_draft *d = rules->draft;
+    const struct tagged_draft draft = {
+        .rules = rules, .d = d, .format = CALLS_PYTHON, .function = function, .e = e};
+    struct text_span name = json_text(json_member(function, "name"));
+    if (!python_name_fits(name))
+        error_set(e, STATUS_INVALID,
+                  "the model's calls cannot name the tool \"%.100s\": a name is letters, digits, "
+                  "_, . and -",
+                  name.text);
+    if (e->status || check_parameters(&draft)) return EXPR_NOTHING;
+    return EXPR_SEQUENCE_OF(d, expr_text(d, name.text, name.size), draft_arguments(&draft));
 }

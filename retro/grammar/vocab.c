@@ -7,10 +7,29 @@
 /* Longer tokens are never written under a grammar: runs of hundreds of blanks or dashes. */
 enum { MOST_SYMBOLS = 256 };
 
-static const char *const mark_texts[] = {
-    "<think>",       "</think>",       "<tool_call>", "</tool_call>", "[TOOL_CALLS]",
-    "[ARGS]",        "<|python_tag|>", "<|start|>",   "<|channel|>",  "<|message|>",
-    "<|constrain|>", "<|end|>",        "<|call|>",    "<|return|>"};
+static const char *const mark_texts[] = {"<think>",
+                                         "</think>",
+                                         "<tool_call>",
+                                         "</tool_call>",
+                                         "[TOOL_CALLS]",
+                                         "[ARGS]",
+                                         "<|python_tag|>",
+                                         "<|start|>",
+                                         "<|channel|>",
+                                         "<|message|>",
+                                         "<|constrain|>",
+                                         "<|end|>",
+                                         "<|call|>",
+                                         "<|return|>",
+                                         "<minimax:tool_call>",
+                                         "</minimax:tool_call>",
+                                         "<|tool_call_start|>",
+                                         "<|tool_call_end|>",
+                                         "<｜tool▁calls▁begin｜>",
+                                         "<｜tool▁calls▁end｜>",
+                                         "<｜tool▁call▁begin｜>",
+                                         "<｜tool▁call▁end｜>",
+                                         "<｜tool▁sep｜>"};
 _Static_assert(ARRAY_COUNT(mark_texts) == MARK_KINDS && (int)MARK_KINDS <= (int)GRAMMAR_MARKS,
                "marks");
 

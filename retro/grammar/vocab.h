@@ -23,6 +23,15 @@ enum grammar_mark {
     MARK_MESSAGE_END,
     MARK_MESSAGE_CALL,
     MARK_MESSAGE_RETURN,
+    MARK_MINIMAX, /* around calls (retro/chat/tagged_calls.h) */
+    MARK_MINIMAX_END,
+    MARK_LFM,
+    MARK_LFM_END,
+    MARK_DEEPSEEK,
+    MARK_DEEPSEEK_END,
+    MARK_DEEPSEEK_CALL, /* around one of them, and behind its name */
+    MARK_DEEPSEEK_CALL_END,
+    MARK_DEEPSEEK_NAME_END,
     MARK_KINDS
 };
 const char *grammar_mark_text(enum grammar_mark mark);

@@ -1,5 +1,5 @@
-/* tests/unit/test_call_grammar.c: calls in channels as a grammar. Every text of the grammar is read
- * back as the calls that it has. */
+/* tests/unit/test_call_grammar.c: calls in channels, between tags and as lists of Python's as
+ * grammars. Every text of the grammar is read back as the calls that it has. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,15 +26,15 @@ static struct vocab vocab;
 #define NEXT "<|end|><|start|>assistant"
 #define FINAL "<|channel|>final<|message|>"
 
-static enum status open_guide(struct grammar **g, const char *members, bool answer,
-                              struct error *e) {
+static enum status open_format(struct grammar **g, enum call_format format, const char *members,
+                               bool answer, struct error *e) {
     struct grammar_draft d = {0};
     struct json_rules rules = {.draft = &d};
     struct buffer text = {0};
     struct json *guide;
     int expr = EXPR_NOTHING;
     *g = NULL;
-    buffer_printf(&text, "{\"format\": %d, %s}", CALLS_HARMONY, members);
+    buffer_printf(&text, "{\"format\": %d, %s}", format, members);
     assert_int_equal(json_parse(&guide, (struct text_span){text.data, text.size}, "guide", e),
                      STATUS_OK);
     grammar_draft_open(&d);
@@ -47,6 +47,11 @@ static enum status open_guide(struct grammar **g, const char *members, bool answ
     json_close(guide);
     buffer_free(&text);
     return status;
+}
+
+static enum status open_guide(struct grammar **g, const char *members, bool answer,
+                              struct error *e) {
+    return open_format(g, CALLS_HARMONY, members, answer, e);
 }
 
 /* Of what is read back. */
@@ -148,6 +153,129 @@ static void test_names(void **state) {
     }
 }
 
+#define ALL_KINDS \
+    "\"tools\": [{\"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\", " \
+    "\"properties\": {\"a\": {\"type\": \"integer\"}, \"s\": {\"type\": \"string\"}, " \
+    "\"b\": {\"type\": \"boolean\"}}, \"required\": [\"a\"], " \
+    "\"additionalProperties\": false}}}, {\"function\": {\"name\": \"g\", \"parameters\": " \
+    "{\"type\": \"object\", \"properties\": {}}}}]"
+#define CALLS "<｜tool▁calls▁begin｜>"
+#define CALLS_ENDED "<｜tool▁calls▁end｜>"
+#define ONE "<｜tool▁call▁begin｜>"
+#define ONE_ENDED "<｜tool▁call▁end｜>"
+#define SEPARATED "<｜tool▁sep｜>"
+
+static const struct list_case {
+    enum call_format format;
+    const char *text, *arguments; /* of the first call; NULL: the grammar refuses the text */
+    int calls;
+    bool named; /* also where f alone may be called */
+} list_cases[] = {
+    {CALLS_MINIMAX,
+     "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">1</parameter>\n<parameter "
+     "name=\"s\">x <y> \"z\"\n1</parameter>\n</invoke>\n</minimax:tool_call>",
+     "{\"a\": 1, \"s\": \"x <y> \\\"z\\\"\\n1\"}", 1, true},
+    {CALLS_MINIMAX,
+     "<minimax:tool_call>\n<invoke name=\"g\">\n</invoke>\n<invoke name=\"f\">\n<parameter "
+     "name=\"a\">2</parameter>\n</invoke>\n</minimax:tool_call>",
+     "{}", 2, false},
+    {CALLS_MINIMAX,
+     "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter "
+     "name=\"a\">x</parameter>\n</invoke>\n</minimax:tool_call>",
+     NULL, 0, false},
+    {CALLS_MINIMAX, "<minimax:tool_call>\n<invoke name=\"f\">\n</invoke>\n</minimax:tool_call>",
+     NULL, 0, false},
+    {CALLS_DEEPSEEK, CALLS ONE "f" SEPARATED "{\"a\": 1, \"b\": true}" ONE_ENDED CALLS_ENDED,
+     "{\"a\": 1, \"b\": true}", 1, true},
+    {CALLS_DEEPSEEK,
+     CALLS ONE "f" SEPARATED "{\"a\": 1}" ONE_ENDED ONE "g" SEPARATED "{}" ONE_ENDED CALLS_ENDED,
+     "{\"a\": 1}", 2, false},
+    {CALLS_DEEPSEEK, CALLS ONE "h" SEPARATED "{}" ONE_ENDED CALLS_ENDED, NULL, 0, false},
+    {CALLS_DEEPSEEK, CALLS CALLS_ENDED, NULL, 0, false},
+    {CALLS_DEEPSEEK_BLOCK,
+     CALLS ONE "function" SEPARATED "f\n```json\n{\"a\": 1, \"s\": \"```\"}\n```" ONE_ENDED "\n" ONE
+               "function" SEPARATED "g\n```json\n{}\n```" ONE_ENDED CALLS_ENDED,
+     "{\"a\": 1, \"s\": \"```\"}", 2, false},
+    {CALLS_DEEPSEEK_BLOCK, CALLS ONE "f" SEPARATED "{\"a\": 1}" ONE_ENDED CALLS_ENDED, NULL, 0,
+     false},
+    {CALLS_PYTHON,
+     "<|tool_call_start|>[f(a=1, s=\"\\u00e4\\/\\ud83d\\ude42 'x'\", "
+     "b=True)]<|tool_call_end|>",
+     "{\"a\": 1, \"s\": \"ä/🙂 'x'\", \"b\": true}", 1, true},
+    {CALLS_PYTHON, "<|tool_call_start|>[g(), f(a=-7, b=false)]<|tool_call_end|>", "{}", 2, false},
+    {CALLS_PYTHON, "<|tool_call_start|>[f(b=True, a=1)]<|tool_call_end|>", NULL, 0, false},
+    {CALLS_PYTHON, "<|tool_call_start|>[f(a=1.5)]<|tool_call_end|>", NULL, 0, false},
+    {CALLS_PYTHON, "<|tool_call_start|>[f(s='x', a=1)]<|tool_call_end|>", NULL, 0, false},
+};
+
+static void check_reading(const struct list_case *list_case) {
+    struct chat_reply reply = {.format = list_case->format};
+    struct json *guide;
+    struct error e;
+    static const char text[] = "{" ALL_KINDS "}";
+    assert_int_equal(json_parse(&guide, (struct text_span){text, sizeof text - 1}, "guide", &e),
+                     STATUS_OK);
+    reply.tools = json_member(guide, "tools");
+    chat_reply_read(&reply, list_case->text, strlen(list_case->text), true);
+    assert_int_equal(reply.n_calls, list_case->calls);
+    assert_string_equal(reply.calls[0].arguments.data, list_case->arguments);
+    chat_reply_free(&reply);
+    json_close(guide);
+}
+
+static void test_lists(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(list_cases); i++) {
+        const struct list_case *list_case = &list_cases[i];
+        struct grammar *any, *named;
+        struct error e;
+        assert_int_equal(
+            open_format(&any, list_case->format, ALL_KINDS ", \"forced\": true", false, &e),
+            STATUS_OK);
+        assert_int_equal(open_format(&named, list_case->format,
+                                     ALL_KINDS ", \"forced\": true, \"name\": \"f\"", false, &e),
+                         STATUS_OK);
+        check_guide(any, list_case->text, list_case->arguments != NULL);
+        check_guide(named, list_case->text, list_case->named);
+        if (list_case->arguments) check_reading(list_case);
+        grammar_release(any);
+        grammar_release(named);
+    }
+}
+
+/* A name that Python's lists cannot have, of a tool or of a parameter, and keywords that no format
+ * holds. */
+static void test_list_refusals(void **state) {
+    (void)state;
+    static const struct {
+        enum call_format format;
+        const char *tool, *words;
+    } refused[] = {
+        {CALLS_PYTHON, "\"name\": \"a b\"", "cannot name the tool \"a b\""},
+        {CALLS_PYTHON, "\"name\": \"f\", \"parameters\": {\"properties\": {\"a=\": {}}}",
+         "cannot name the parameter \"a=\""},
+        {CALLS_PYTHON, "\"name\": \"f\", \"parameters\": {\"anyOf\": []}",
+         "the keyword anyOf cannot be held to"},
+        {CALLS_PYTHON, "\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"not\": {}}}}",
+         "parameters of f: a"},
+        {CALLS_MINIMAX,
+         "\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"string\", "
+         "\"pattern\": \"x\"}}}",
+         "the keyword pattern cannot be held to"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(refused); i++) {
+        struct grammar *g;
+        struct error e;
+        struct buffer tools = {0};
+        buffer_printf(&tools, "\"forced\": true, \"tools\": [{\"function\": {%s}}]",
+                      refused[i].tool);
+        assert_int_not_equal(open_format(&g, refused[i].format, tools.data, false, &e), STATUS_OK);
+        if (strstr(e.text, refused[i].words) == NULL)
+            fail_msg("expected \"%s\" in: %s", refused[i].words, e.text);
+        buffer_free(&tools);
+    }
+}
+
 static int open_vocab(void **state) {
     (void)state;
     tokenizer = open_test_tokenizer();
@@ -164,6 +292,7 @@ static int close_vocab(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_channels),
-                                       cmocka_unit_test(test_names)};
+                                       cmocka_unit_test(test_names), cmocka_unit_test(test_lists),
+                                       cmocka_unit_test(test_list_refusals)};
     return cmocka_run_group_tests(tests, open_vocab, close_vocab);
 }

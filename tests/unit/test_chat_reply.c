@@ -265,7 +265,10 @@ static void test_formats(void **state) {
     assert_int_equal(call_format_of(span_of("<tool_call>a<arg_key>")), CALLS_GLM);
     assert_int_equal(call_format_of(span_of("<minimax:tool_call>")), CALLS_MINIMAX);
     assert_int_equal(call_format_of(span_of("<|tool_call_start|>")), CALLS_PYTHON);
+    assert_int_equal(call_format_of(span_of("List of tools: <|tool_list_start|>[")), CALLS_PYTHON);
     assert_int_equal(call_format_of(span_of("<｜tool▁calls▁begin｜>")), CALLS_DEEPSEEK);
+    assert_int_equal(call_format_of(span_of("<｜tool▁calls▁begin｜>```json")),
+                     CALLS_DEEPSEEK_BLOCK);
     assert_int_equal(call_format_of(span_of("[TOOL_CALLS]")), CALLS_MISTRAL);
     assert_int_equal(call_format_of(span_of("\"parameters\": dictionary of argument name")),
                      CALLS_LLAMA);

@@ -13,17 +13,13 @@ static bool any_strict(const struct json *tools) {
     return false;
 }
 
-static enum grammar_mark call_mark(const struct chat_answer *answer) {
-    return call_format_has_mark(answer->format) ? MARK_CALL : MARK_CALLS;
-}
-
 /* Whether tokens tell where a call begins. */
 static bool tells_calls(const struct chat_answer *answer) {
     static const enum grammar_mark parts[] = {MARK_START, MARK_CHANNEL, MARK_MESSAGE,
                                               MARK_MESSAGE_END};
     bool all = answer->format == CALLS_HARMONY;
-    if (call_format_has_mark(answer->format) || answer->format == CALLS_MISTRAL)
-        return chat_mark_id(answer, call_mark(answer)) >= 0;
+    enum grammar_mark mark;
+    if (call_grammar_mark(answer->format, &mark)) return chat_mark_id(answer, mark) >= 0;
     for (size_t i = 0; i < ARRAY_COUNT(parts); i++)
         all = all && chat_mark_id(answer, parts[i]) >= 0;
     return all;
@@ -123,11 +119,12 @@ bool chat_guide_begin(const struct chat_answer *answer, const struct chat_prompt
                       struct sequence_request *asked, struct failure *failure) {
     const struct request_guide *guide = &answer->request.writing.guide;
     struct matcher_begin *begin = &asked->grammar_begin;
+    enum grammar_mark mark;
     int32_t think = chat_mark_id(answer, MARK_THINK), end = chat_mark_id(answer, MARK_THINK_END);
     if (guide->kind == GUIDE_NONE) return true;
     if (guide->kind == GUIDE_CALLS && !answer->request.forces_call &&
-        answer->asked_guide.kind == GUIDE_NONE && answer->format != CALLS_HARMONY) {
-        begin->after = chat_mark_id(answer, call_mark(answer));
+        answer->asked_guide.kind == GUIDE_NONE && call_grammar_mark(answer->format, &mark)) {
+        begin->after = chat_mark_id(answer, mark);
         begin->free = begin->may_end = true;
         return true;
     }
