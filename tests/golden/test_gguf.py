@@ -139,6 +139,11 @@ def test_turned_blocks(tmp_path):
     assert read_tensors(again / "model.safetensors") == first
 
 
+def test_heads_in_order(tmp_path):
+    """Value heads that lie in another order, as columns of blocks too, become int8 in the order of folders."""
+    parity(with_cases(converted(GOLDEN / "qwen35moe/model.gguf", tmp_path / "int8", "int8"), "qwen35moe"), EXPERTS)
+
+
 def test_blocks_are_not_rounded_twice(tmp_path):
     done = run("retro-convert", GOLDEN / "qwen2/model.gguf", tmp_path / "int4", "--to", "int4")
     assert done.returncode == 1 and "holds int8 already" in done.stderr
