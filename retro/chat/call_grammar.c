@@ -244,7 +244,8 @@ enum status call_grammar_draft(struct grammar_draft *draft, const struct vocab *
                                const struct json *guide, int answer, int *out, struct error *e) {
     struct call_draft call_draft = {.d = draft, .vocab = vocab, .rules.draft = draft, .e = e};
     bool forced = json_bool(json_member(guide, "forced"));
-    int most = json_is_text(json_member(guide, "name")) ? 1 : MOST_CALLS;
+    bool one = json_is_text(json_member(guide, "name")) || json_bool(json_member(guide, "one"));
+    int most = one ? 1 : MOST_CALLS;
     *e = (struct error){0};
     call_draft.format = (enum call_format)json_int(json_member(guide, "format"));
     int call = draft_call(&call_draft, guide);

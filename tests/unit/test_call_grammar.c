@@ -227,7 +227,7 @@ static void test_lists(void **state) {
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(list_cases); i++) {
         const struct list_case *list_case = &list_cases[i];
-        struct grammar *any, *named;
+        struct grammar *any, *named, *one;
         struct error e;
         assert_int_equal(
             open_format(&any, list_case->format, ALL_KINDS ", \"forced\": true", false, &e),
@@ -235,10 +235,15 @@ static void test_lists(void **state) {
         assert_int_equal(open_format(&named, list_case->format,
                                      ALL_KINDS ", \"forced\": true, \"name\": \"f\"", false, &e),
                          STATUS_OK);
+        assert_int_equal(open_format(&one, list_case->format,
+                                     ALL_KINDS ", \"forced\": true, \"one\": true", false, &e),
+                         STATUS_OK);
         check_guide(any, list_case->text, list_case->arguments != NULL);
+        check_guide(one, list_case->text, list_case->calls == 1);
         check_guide(named, list_case->text, list_case->named);
         if (list_case->arguments) check_reading(list_case);
         grammar_release(any);
+        grammar_release(one);
         grammar_release(named);
     }
 }

@@ -47,6 +47,7 @@ static void write_guide(const struct chat_answer *answer, struct request_guide *
     put_json(&w, chat_request_tools(&answer->request));
     put_key(&w, "name");
     put_json(&w, json_member(json_member(json_member(body, "tool_choice"), "function"), "name"));
+    put_key_bool(&w, "one", answer->request.one_call);
     put_key_bool(&w, "forced", answer->request.forces_call || answer->asked_guide.kind);
     if (!answer->request.forces_call && answer->asked_guide.kind)
         write_answer(&w, &answer->asked_guide);
