@@ -219,6 +219,13 @@ static void scale_yarn(struct rope_table *table, const struct rope_keys *keys, d
     else if (attention == 0)
         attention = stretch_attention(factor, 1);
     table->scale = (float)attention;
+    table->yarn =
+        (struct rope_yarn){.factor = (float)factor,
+                           .original = keys->original,
+                           .beta_fast = keys->beta_fast != 0 ? (float)keys->beta_fast : 32,
+                           .beta_slow = keys->beta_slow != 0 ? (float)keys->beta_slow : 1,
+                           .truncate = keys->truncate,
+                           .usual = attention == stretch_attention(factor, 1)};
 }
 
 static enum status fill_by_list(struct rope_table *table, const struct json *list, const char *key,

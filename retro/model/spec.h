@@ -39,11 +39,21 @@ enum edge {
 /* The tables of rotary frequencies that a stack's layers choose from. */
 enum rope_id { ROPE_GLOBAL, ROPE_LOCAL, ROPE_LONG, ROPE_COUNT };
 
+/* YaRN as config.json says it (Peng et al. 2023, arXiv 2309.00071). */
+struct rope_yarn {
+    float factor; /* 0: a table is not of this kind */
+    int original; /* length of training */
+    float beta_fast, beta_slow;
+    bool truncate; /* the ramp ends at whole pairs */
+    bool usual;    /* the attention factor is that of the factor */
+};
+
 /* Pair i of a head turns by position * inv_freq[i]. */
 struct rope_table {
     float inv_freq[ATTENTION_MAX_HEAD / 2]; /* the first dims.rotated / 2 */
     float base;  /* before scaling: base^(-2i / rotated), as config.json says it */
     float scale; /* of what is rotated; 0: none, as 1. YaRN's attention factor */
+    struct rope_yarn yarn;
 };
 
 /* Norms of queries and keys, between their projection and the rotation where dims do not say else.

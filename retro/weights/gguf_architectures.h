@@ -58,6 +58,7 @@ struct architecture {
         *named_as;    /* the model_type of the family whose rows name its tensors; NULL: its own */
     bool paired;      /* RoPE turns rows 2i and 2i + 1 of a head, in the folder i and i + half */
     bool untruncated; /* the folder's yarn ends between dimensions, which no key says */
+    const char *mlp_norm;   /* its name for the norm before the MLP; NULL: ffn_norm */
     const char *activation; /* hidden_act, where neither the file nor the family tells; else NULL */
     /* The key of config.json for the root of what scores are divided by. The file does not tell: it
      * is the size of a head, but in the model of `divided_layers` layers the hidden size over the

@@ -8,6 +8,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from test_gguf import read_tensors as stored_tensors
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
@@ -111,7 +112,7 @@ def keys_of(config):
            "attention.sliding_window": config["sliding_window"], "expert_feed_forward_length": config["intermediate_size"],
            "rope.scaling.type": "yarn", "rope.scaling.factor": float(rope["factor"]),
            "rope.scaling.original_context_length": rope["original_max_position_embeddings"]}
-    letters = [chr(ord("A") + i) for i in range(config["vocab_size"] - 3)]
+    letters = ["AB"] + [chr(ord("A") + i) for i in range(config["vocab_size"] - 4)]
     return {"general.architecture": "gpt-oss", "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-4o",
             "tokenizer.ggml.tokens": ["<pad>", "<s>", "</s>", *letters], "tokenizer.ggml.merges": ["A B"],
             "tokenizer.ggml.token_type": [3, 3, 3] + [1] * len(letters), "tokenizer.ggml.eos_token_id": 2,
@@ -171,6 +172,39 @@ def test_conversion(made, tmp_path):
     done = run("retro-eval", "parity", "--tolerance", "1e-4", tmp_path / "f32")
     assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout + done.stderr
     assert "passed" in run("retro-eval", "parity", "--tolerance", "3", tmp_path / "int8").stdout
+
+
+def converted(source, out, to):
+    done = run("retro-convert", source, out, "--to", to)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_written(made, tmp_path):
+    """The file that is made of a folder has the numbers of the file that the folder was made of, MXFP4 in four bits."""
+    folder, source, _, _ = made
+    mxfp4 = source.name.endswith("mxfp4")
+    first = converted(folder, tmp_path / "folder", "int8" if mxfp4 else "f32")
+    again = converted(converted(first, tmp_path / "written", "gguf"), tmp_path / "again", "int8" if mxfp4 else "f32")
+    assert (first / "config.json").read_text() == (again / "config.json").read_text()
+    before, after = (stored_tensors(path / "model.safetensors") for path in (first, again))
+    assert set(before) == set(after)
+    assert all(before[name] == after[name] for name in before if not name.endswith("router.weight"))  # f32 in files
+    shutil.copy(source / "cases.safetensors", tmp_path / "written")
+    done = run("retro-eval", "parity", "--tolerance", "3" if mxfp4 else "1e-4", tmp_path / "written")
+    assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("key, value", [("swiglu_limit", 5.0), ("layer_types", ["full_attention"] * 3)])
+def test_options_that_llama_cpp_lacks(made, tmp_path, key, value):
+    folder, source, _, _ = made
+    if source.name != "gpt_oss":
+        return
+    plain = converted(folder, tmp_path / "folder", "f32")
+    config = json.loads((plain / "config.json").read_text()) | {key: value}
+    (plain / "config.json").write_text(json.dumps(config))
+    done = run("retro-convert", plain, tmp_path / "written", "--to", "gguf")
+    assert done.returncode == 1 and f'no word for this model\'s "{key}"' in done.stderr, done.stderr
 
 
 def expect_refusal(folder, words):

@@ -13,6 +13,7 @@ struct written_row {
     bool qkv_bias;   /* there may be biases of queries, keys and values */
     bool every_bias; /* zeros where the model has no bias */
     bool factors;    /* llama.cpp divides its frequencies by those of a tensor */
+    bool oss;        /* gpt-oss, whose further options llama.cpp has as constants */
 };
 
 enum {
@@ -34,6 +35,7 @@ static const struct written_row written[] = {
     {.type = "gpt_neox", .activation = ACTIVATION_GELU_ERF, .qkv_bias = true},
     {.type = "phi3", .activation = ACTIVATION_SILU},
     {.type = "gemma3_text", .activation = ACTIVATION_GELU_TANH},
+    {.type = "gpt_oss", .activation = ACTIVATION_QUICK_GELU, .qkv_bias = true, .oss = true},
 };
 
 static const struct dims *dims_of(const struct model *model) {
@@ -67,6 +69,7 @@ static enum status choose_factors(const struct model *model, const struct writte
                                   struct written_architecture *out, struct error *e) {
     const struct dims *dims = dims_of(model);
     struct written_factors *factors = &out->factors;
+    if (row->oss) return STATUS_OK; /* its yarn is keys */
     if (dims->rope_long_after > 0) {
         *factors =
             (struct written_factors){.names = {"rope_factors_short", "rope_factors_long"}, .n = 2};
@@ -86,6 +89,19 @@ static enum status choose_factors(const struct model *model, const struct writte
 
 /* The architecture of a model. */
 
+/* Of gpt-oss: windows in every second layer from the first on, biases, gates that are cut off at 7,
+ * and yarn, all of which llama.cpp takes for granted. */
+static const char *find_oss_obstacle(const struct model *model) {
+    const struct dims *dims = dims_of(model);
+    const struct rope_yarn *yarn = &dims->rope[ROPE_GLOBAL].yarn;
+    if (dims->gate_limit != 7) return "swiglu_limit";
+    if (!dims->qkv_bias || !dims->proj_bias) return "attention_bias";
+    if (!(yarn->factor > 0) || yarn->truncate || !yarn->usual) return "rope_scaling";
+    for (int i = 0; i < dims->n_layers; i++)
+        if (model->spec.windowed[i] != (i % 2 == 0)) return "layer_types";
+    return NULL;
+}
+
 /* Of a family that has its own: the first of its options that the architecture has no word for;
  * NULL: none. */
 static const char *find_obstacle(const struct model *model, const struct written_row *row,
@@ -97,7 +113,9 @@ static const char *find_obstacle(const struct model *model, const struct written
           scale = dims->rope[ROPE_GLOBAL].scale;
     if (dims->activation != row->activation) return "hidden_act";
     if (fabsf(dims->score_scale * sqrtf(score) - 1) > 1e-5f) return "query_pre_attn_scalar";
-    if (!architecture_key(architecture, "attention_factor") && scale != 0 && scale != 1)
+    if (row->oss && find_oss_obstacle(model)) return find_oss_obstacle(model);
+    if (!row->oss && !architecture_key(architecture, "attention_factor") && scale != 0 &&
+        scale != 1)
         return "attention_factor";
     if (!row->qkv_bias && dims->qkv_bias) return "attention_bias";
     if (renormalised && renormalised->absent != dims->experts_renormalised) return "norm_topk_prob";
@@ -281,6 +299,23 @@ static void put_row(struct gguf_keys *keys, const struct model *model,
     }
 }
 
+/* Betas are 32 and 1 where no key says others. */
+static void put_yarn(struct gguf_keys *keys, const struct architecture *architecture,
+                     const struct rope_yarn *yarn) {
+    char key[100];
+    keys_put_text(keys, full_key(key, architecture, "rope.scaling.type"),
+                  (struct text_span){"yarn", 4});
+    keys_put_float(keys, full_key(key, architecture, "rope.scaling.factor"), yarn->factor);
+    keys_put_int(keys, full_key(key, architecture, "rope.scaling.original_context_length"),
+                 (uint32_t)yarn->original);
+    if (yarn->beta_fast != 32)
+        keys_put_float(keys, full_key(key, architecture, "rope.scaling.yarn_beta_fast"),
+                       yarn->beta_fast);
+    if (yarn->beta_slow != 1)
+        keys_put_float(keys, full_key(key, architecture, "rope.scaling.yarn_beta_slow"),
+                       yarn->beta_slow);
+}
+
 void keys_put_shape(struct gguf_keys *keys, const struct model *model,
                     const struct written_architecture *architecture) {
     const struct architecture *the_architecture = architecture->rows;
@@ -288,7 +323,9 @@ void keys_put_shape(struct gguf_keys *keys, const struct model *model,
     char key[100];
     for (size_t i = 0; i < the_architecture->n_keys; i++)
         put_row(keys, model, the_architecture, &the_architecture->keys[i]);
-    if (linear == 1 || architecture->factors.n > 0) return;
+    const struct rope_yarn *yarn = &dims_of(model)->rope[ROPE_GLOBAL].yarn;
+    if (yarn->factor > 0) put_yarn(keys, the_architecture, yarn);
+    if (linear == 1 || architecture->factors.n > 0 || yarn->factor > 0) return;
     keys_put_text(keys, full_key(key, the_architecture, "rope.scaling.type"),
                   (struct text_span){"linear", 6});
     keys_put_float(keys, full_key(key, the_architecture, "rope.scaling.factor"), linear);

@@ -9,7 +9,15 @@
 #include "retro/model/place_names.h"
 #include "tools/convert/sink/convert_gguf.h"
 
-enum { ALIGNMENT = 32, GGML_F32 = 0, GGML_F16 = 1, GGML_Q4_1 = 3, GGML_Q8_0 = 8, GGML_BF16 = 30 };
+enum {
+    ALIGNMENT = 32,
+    GGML_F32 = 0,
+    GGML_F16 = 1,
+    GGML_Q4_1 = 3,
+    GGML_Q8_0 = 8,
+    GGML_BF16 = 30,
+    GGML_MXFP4 = 39
+};
 
 /* One tensor of the file: rows [first, first + rows) of a place, or of that place of every expert.
  */
@@ -50,6 +58,9 @@ static int count_tensors(const struct gguf_writing *writing, const struct place 
 /* The name of block b; NULL: the file has no such tensor. */
 static const char *find_name(const struct gguf_writing *writing, const struct place *place, int b) {
     const struct tensor_row *row = find_row(writing, place, b);
+    const char *mlp_norm = writing->architecture.rows->mlp_norm;
+    if (mlp_norm && row && !place->outer && row->place == offsetof(struct layer, norm_mlp))
+        return mlp_norm;
     return row ? place_names_find(place->outer ? &gguf_outer_names : &gguf_layer_names, row) : NULL;
 }
 
@@ -64,6 +75,26 @@ static bool is_expert(const struct place *the_place) {
                                  place == offsetof(struct layer, expert_fc2));
 }
 
+/* "blk.7.attn_q.weight". */
+static void spell_tensor(char spelt[GGUF_NAME + 1], const struct place *place, const char *name,
+                         bool bias) {
+    const char *ending = bias ? "bias" : "weight";
+    if (place->outer)
+        snprintf(spelt, GGUF_NAME + 1, "%s.%s", name, ending);
+    else
+        snprintf(spelt, GGUF_NAME + 1, "blk.%d.%s.%s", layer_of(place), name, ending);
+}
+
+/* The first of a place's tensors, which is one of the last before `end`: of an expert that of the
+ * first one, which it joins. */
+static int find_tensor(const struct gguf_writing *writing, const struct place *place, int end) {
+    char name[GGUF_NAME + 1];
+    int i = end - 1;
+    spell_tensor(name, place, find_name(writing, place, 0), place->bias);
+    while (i > 0 && strcmp(writing->tensors[i].name, name) != 0) i--;
+    return i;
+}
+
 static struct written_tensor *add_tensor(struct gguf_writing *writing, const struct place *place,
                                          const char *name, bool bias) {
     writing->tensors =
@@ -71,11 +102,7 @@ static struct written_tensor *add_tensor(struct gguf_writing *writing, const str
     struct written_tensor *tensor = &writing->tensors[writing->n];
     writing->n++;
     *tensor = (struct written_tensor){.n_dims = 1, .type = GGML_F32};
-    const char *ending = bias ? "bias" : "weight";
-    if (place->outer)
-        snprintf(tensor->name, sizeof tensor->name, "%s.%s", name, ending);
-    else
-        snprintf(tensor->name, sizeof tensor->name, "blk.%d.%s.%s", layer_of(place), name, ending);
+    spell_tensor(tensor->name, place, name, bias);
     return tensor;
 }
 
@@ -85,6 +112,7 @@ static uint32_t type_of(enum dtype dtype) {
         case DTYPE_BF16: return GGML_BF16;
         case DTYPE_INT8: return GGML_Q8_0;
         case DTYPE_INT4: return GGML_Q4_1;
+        case DTYPE_MXFP4: return GGML_MXFP4;
         default: return GGML_F32;
     }
 }
@@ -116,7 +144,7 @@ static int list_block(struct gguf_writing *writing, const struct place *place,
     int rows = count_tensors(writing, place) == 1 ? place->share.rows : place->share.blocks[b];
     /* Matrices that route are f32, as llama.cpp's own files have them. */
     tensor->type = matrix && !place_routes(place) ? type_of(staged->planes.dtype) : GGML_F32;
-    tensor->n_dims = matrix || place->form == PLACE_TABLE ? 2 : 1;
+    tensor->n_dims = matrix || (place->form == PLACE_TABLE && place->share.rows > 1) ? 2 : 1;
     tensor->experts = is_expert(place) ? dims->experts : 0;
     tensor->first = first;
     tensor->paired = qkv && b < 2 && writing->architecture.rows->paired && !dims->rope_interleaved;
@@ -135,7 +163,9 @@ static enum status list_place(void *context, const struct place *place, struct e
                          place->name, writing->architecture.rows->name);
     if (loader_stage(&writing->loader, &staged, place, e)) return e->status;
     if (is_expert(place) && place->expert > 0) {
-        if (writing->tensors[writing->n - 1].type == type_of(staged.planes.dtype)) return STATUS_OK;
+        const struct written_tensor *joined =
+            &writing->tensors[find_tensor(writing, place, writing->n)];
+        if (place->bias || joined->type == type_of(staged.planes.dtype)) return STATUS_OK;
         return error_set(e, STATUS_UNSUPPORTED,
                          "tensor %s is of another type than that of the first expert; a GGUF file "
                          "has them in one",
@@ -166,7 +196,8 @@ static int source_row(const struct gguf_writing *writing, const struct written_t
 }
 
 static void put_block(struct buffer *out, const struct matrix_planes *planes, int row, int first) {
-    buffer_append(out, plane_at(planes, PLANE_SCALES, row, first), 2);
+    bool exponent = planes->dtype == DTYPE_MXFP4;
+    buffer_append(out, plane_at(planes, PLANE_SCALES, row, first), exponent ? 1 : 2);
     if (planes->dtype == DTYPE_INT4)
         buffer_append(out, plane_at(planes, PLANE_MINIMUMS, row, first), 2);
     const uint8_t *values = (const uint8_t *)plane_at(planes, PLANE_VALUES, row, first);
@@ -284,9 +315,10 @@ static enum status write_place(void *context, const struct place *place, struct 
     struct gguf_writing *writing = context;
     struct staged_place staged = {.rows = place->share.rows, .cols = place->share.cols};
     if (loader_stage(&writing->loader, &staged, place, e)) return e->status;
-    int n = count_tensors(writing, place);
-    if (!is_expert(place) || place->expert == 0) writing->at += n;
-    if (write_blocks(writing, writing->at - n, &staged, place, e)) return e->status;
+    bool joins = is_expert(place) && place->expert > 0;
+    int at = joins ? find_tensor(writing, place, writing->at) : writing->at;
+    if (!joins) writing->at += count_tensors(writing, place);
+    if (write_blocks(writing, at, &staged, place, e)) return e->status;
     if (!lacks_bias(writing, place)) return STATUS_OK;
     const struct written_tensor *bias = next_tensor(writing);
     return seek_tensor(writing, bias, 0, e) ? e->status : write_zeros(writing, bias, e);
