@@ -131,9 +131,9 @@ static enum status print_sampling(const struct config *config, struct error *e) 
     if (generation_config_read(config->model.path, &model, e)) return e->status;
     sampling_defaults_print(&model.sampling, &text);
     if (text.size > 0)
-        line_print(stderr,
-                   "retro-server: requests that do not say get %s, from %s/generation_config.json",
-                   text.data, config->model.path);
+        line_print(stderr, "retro-server: requests that do not say get %s, from %s%s", text.data,
+                   config->model.path,
+                   model.from_keys ? ": general.sampling" : "/generation_config.json");
     buffer_free(&text);
     return STATUS_OK;
 }

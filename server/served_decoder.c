@@ -50,11 +50,13 @@ char *served_name(const char *name, const char *path) {
 }
 
 static void log_sampling(const struct decoder_part *part, const struct config *config) {
+    const struct generation_config *generation = &model_info(part->opened.model)->generation;
     struct buffer text = {0};
-    if (config->model.sampling_defaults)
-        sampling_defaults_print(&model_info(part->opened.model)->generation.sampling, &text);
+    if (config->model.sampling_defaults) sampling_defaults_print(&generation->sampling, &text);
     if (text.size > 0)
-        log_info("requests get %s from generation_config.json where they do not say", text.data);
+        log_info(
+            "requests get %s from %s where they do not say", text.data,
+            generation->from_keys ? "general.sampling of the GGUF file" : "generation_config.json");
     buffer_free(&text);
 }
 

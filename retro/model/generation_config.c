@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "config/json/json_table.h"
+#include "retro/weights/gguf_folder.h"
 
 bool end_ids_have(const struct end_ids *ends, int32_t id) {
     for (int i = 0; i < ends->n; i++)
@@ -61,29 +62,52 @@ static enum status take_ends(struct generation_keys *keys, struct error *e) {
     return STATUS_OK;
 }
 
-static enum status read_file(const char *path, struct generation_keys *keys, struct error *e) {
-    struct json *file = NULL;
-    if (json_parse_file(&file, path, e)) return e->status;
-    struct json_reader reader = {.name = path, .e = e};
+/* Closes the document. */
+static enum status read_members(const char *name, struct json *file, struct generation_keys *keys,
+                                struct error *e) {
+    struct json_reader reader = {.name = name, .e = e};
     enum status status = json_table_read(&reader, &table, file, keys);
-    if (status == STATUS_OK && take_ends(keys, e)) status = error_prefix(e, "%s", path);
+    if (status == STATUS_OK && take_ends(keys, e)) status = error_prefix(e, "%s", name);
     json_list_free(&fields[0], &keys->ends);
     json_close(file);
     return status;
 }
 
-enum status generation_config_read(const char *folder, struct generation_config *out,
+static enum status read_file(const char *path, struct generation_keys *keys, struct error *e) {
+    struct json *file = NULL;
+    if (json_parse_file(&file, path, e)) return e->status;
+    keys->config.found = true;
+    return read_members(path, file, keys, e);
+}
+
+static enum status read_gguf(const char *path, struct generation_keys *keys, struct error *e) {
+    struct buffer text = {0};
+    struct gguf *gguf;
+    struct json *file = NULL;
+    if (gguf_open(&gguf, path, e)) return e->status;
+    enum status status = gguf_write_sampling(gguf, &text, e);
+    gguf_close(gguf);
+    if (status == STATUS_OK)
+        status = json_parse(&file, (struct text_span){text.data, text.size}, path, e);
+    buffer_free(&text);
+    if (status) return status;
+    keys->config.from_keys = true;
+    return read_members(path, file, keys, e);
+}
+
+enum status generation_config_read(const char *path, struct generation_config *out,
                                    struct error *e) {
     struct generation_keys keys = {.config = generation_config_none(), .samples = true};
-    struct buffer path = {0};
+    struct buffer file = {0}, gguf = {0};
     struct stat the_stat;
     enum status status = STATUS_OK;
-    buffer_printf(&path, "%s/generation_config.json", folder);
-    if (stat(path.data, &the_stat) == 0) {
-        keys.config.found = true;
-        status = read_file(path.data, &keys, e);
-    }
-    buffer_free(&path);
+    buffer_printf(&file, "%s/generation_config.json", path);
+    if (stat(file.data, &the_stat) == 0)
+        status = read_file(file.data, &keys, e);
+    else if (gguf_find_file(path, &gguf))
+        status = read_gguf(gguf.data, &keys, e);
+    buffer_free(&file);
+    buffer_free(&gguf);
     if (!keys.samples) keys.config.sampling.temperature = 0;
     *out = keys.config;
     return status;

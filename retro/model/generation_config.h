@@ -1,5 +1,5 @@
 /* retro/model/generation_config.h: generation_config.json of a Hugging Face folder: the ids that
- * end a text, and how its authors mean tokens to be drawn. */
+ * end a text, and how its authors mean tokens to be drawn. GGUF files have the latter as keys. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -25,16 +25,18 @@ struct sampling_defaults {
 };
 
 struct generation_config {
-    bool found; /* the folder has the file */
+    bool found;     /* the folder has the file */
+    bool from_keys; /* its numbers are those of a GGUF file */
     struct end_ids ends;
     struct sampling_defaults sampling;
 };
 
 /* Says nothing: no file. */
 struct generation_config generation_config_none(void);
-/* Reads the file of a model's folder where it has one. Keys that are not named here are ignored. A
- * wrong type or a value out of range is STATUS_INVALID. */
-enum status generation_config_read(const char *folder, struct generation_config *out,
+/* Reads the file of a model's folder where it has one, else the keys of the GGUF file that the path
+ * stands for. Keys that are not named here are ignored. A wrong type or a value out of range is
+ * STATUS_INVALID, or STATUS_UNSUPPORTED in a GGUF file. */
+enum status generation_config_read(const char *path, struct generation_config *out,
                                    struct error *e);
 /* Appends "temperature 0.6, top_p 0.9", or nothing. */
 void sampling_defaults_print(const struct sampling_defaults *defaults, struct buffer *out);

@@ -358,6 +358,36 @@ enum status gguf_write_config(const struct gguf *gguf, struct buffer *json, stru
     return status;
 }
 
+/* Keys of every architecture. */
+static const struct key_row sampling_keys[] = {
+    {"general.sampling.temp", "temperature", KEY_FLOAT, 0},
+    {"general.sampling.top_k", "top_k", KEY_INT, 0},
+    {"general.sampling.top_p", "top_p", KEY_FLOAT, 0},
+    {"general.sampling.min_p", "min_p", KEY_FLOAT, 0},
+    {"general.sampling.penalty_repeat", "repetition_penalty", KEY_FLOAT, 0},
+};
+
+enum status gguf_write_sampling(const struct gguf *gguf, struct buffer *json, struct error *e) {
+    struct json_writer w;
+    put_begin(&w, json);
+    put_object(&w);
+    for (size_t i = 0; i < ARRAY_COUNT(sampling_keys); i++) {
+        const struct key_row *row = &sampling_keys[i];
+        const struct gguf_value *value = gguf_value_find(gguf, row->key);
+        int64_t whole = 0;
+        double number = 0;
+        bool good = row->kind == KEY_INT ? gguf_int(value, &whole)
+                                         : gguf_number(value, &number) && isfinite((float)number);
+        if (value && !good)
+            return error_set(e, STATUS_UNSUPPORTED, "%s: key \"%s\" is not a %s number",
+                             gguf_name(gguf), row->key, row->kind == KEY_INT ? "whole" : "finite");
+        if (value && row->kind == KEY_INT) put_key_int(&w, row->name, whole);
+        if (value && row->kind == KEY_FLOAT) put_key_float(&w, row->name, (float)number);
+    }
+    put_object_end(&w);
+    return STATUS_OK;
+}
+
 enum status gguf_find_pooling(const struct gguf *gguf, enum gguf_pooling *out, struct error *e) {
     const struct architecture *architecture;
     if (architecture_find(gguf, &architecture, e)) return e->status;

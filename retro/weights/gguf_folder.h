@@ -16,6 +16,8 @@ bool gguf_find_file(const char *path, struct buffer *file);
 /* Appends config.json. The tensor rope_freqs.weight, by which the frequencies of RoPE are divided
  * (Llama 3.1), becomes its key "rope_factors", which is our own. */
 enum status gguf_write_config(const struct gguf *gguf, struct buffer *json, struct error *e);
+/* Appends generation_config.json: what the keys general.sampling say of drawing tokens. */
+enum status gguf_write_sampling(const struct gguf *gguf, struct buffer *json, struct error *e);
 /* Appends the text of config.json of a folder or a GGUF file. */
 enum status config_read_text(const char *path, struct buffer *json, struct error *e);
 

@@ -1,11 +1,12 @@
 """deepseek2 as older files have it, made here of the file in tests/golden/gguf: keys and values of all heads in one tensor, which may
-be quantised, and sizes of heads as they are made of latents."""
+be quantised, and sizes of heads as they are made of latents; and keys that newer files have."""
+import json
 import shutil
 import struct
 
 import numpy as np
 import pytest
-from test_gguf import GOLDEN, parity
+from test_gguf import GOLDEN, converted, parity, run
 from test_gguf_gpt_oss import F32, write_gguf
 
 Q8_0 = 8
@@ -99,3 +100,14 @@ def test_blocks_of_all_heads(files, tmp_path):
     """Rounded to blocks: measured 0.11, where a wrong order differs by whole logits."""
     keys, tensors = files
     parity(write(tmp_path / "blocks", keys, tensors, True), "0.5")
+
+
+def test_keys_of_sampling(files, tmp_path):
+    """Newer files have them: what requests get that do not say, and a file of the folder that is made."""
+    keys, tensors = files
+    folder = write(tmp_path / "sampling", keys | {"general.sampling.temp": 0.5, "general.sampling.top_k": 20}, tensors)
+    shown = run("retro-server", "--set", f"model.path={folder}/model.gguf", "--print-config").stderr
+    assert f"get temperature 0.5, top_k 20, from {folder}/model.gguf: general.sampling" in shown
+    made = converted(folder, tmp_path / "folder", "f32")
+    assert json.loads((made / "generation_config.json").read_text()) == {"temperature": 0.5, "top_k": 20}
+    assert not (converted(GOLDEN / "qwen3", tmp_path / "without", "f32") / "generation_config.json").exists()

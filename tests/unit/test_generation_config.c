@@ -1,18 +1,10 @@
-/* tests/unit/test_generation_config.c: end ids and sampling defaults of generation_config.json, and
- * the files that cannot be read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
+/* tests/unit/test_generation_config.c: end ids and sampling defaults of generation_config.json and
+ * of GGUF files, and the files that cannot be read. */
 #include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "retro/model/generation_config.h"
 #include "server/api/fields/writing_fields.h"
+#include "tests/unit/gguf_build.h"
 
 /* Reads `text` as the file of a folder that is gone afterwards. */
 static enum status read_text(const char *text, struct generation_config *out, struct error *e) {
@@ -81,6 +73,44 @@ static void test_sampling(void **state) {
     assert_shows(&c, "");
 }
 
+/* The numbers of a file with one key of sampling more than those, of any kind. */
+static enum status read_gguf(enum gguf_type type, uint64_t bits, struct generation_config *out,
+                             struct error *e) {
+    struct gguf_draft draft = {0};
+    char path[FOLDER_PATH_SIZE];
+    draft_f32(&draft, "general.sampling.temp", 0.5f);
+    draft_f32(&draft, "general.sampling.top_p", 0.75f);
+    draft_f32(&draft, "general.sampling.penalty_repeat", 1.25f);
+    draft_key(&draft, "general.sampling.top_k", type);
+    draft_number(&draft.keys, bits, 4);
+    draft_build(&draft);
+    folder_write(test_folder, "model.gguf", draft.file.data, draft.file.size);
+    draft_free(&draft);
+    folder_path(path, test_folder, "model.gguf");
+    enum status by_file = generation_config_read(path, out, e);
+    assert_int_equal(generation_config_read(test_folder, out, e), by_file);
+    return by_file;
+}
+
+/* GGUF files have them as keys; a file beside them says it before they do. */
+static void test_keys(void **state) {
+    (void)state;
+    static const char file[] = "{\"temperature\": 0.25}";
+    struct generation_config c;
+    struct error e = {0};
+    assert_int_equal(read_gguf(GGUF_I32, 20, &c, &e), STATUS_OK);
+    assert_true(c.from_keys && !c.found);
+    assert_shows(&c, "temperature 0.5, top_p 0.75, top_k 20, repetition_penalty 1.25");
+    assert_int_equal(read_gguf(GGUF_I32, UINT32_MAX - 1, &c, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "\"top_k\" is -2"));
+    assert_int_equal(read_gguf(GGUF_F32, 0x7f800000, &c, &e), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "\"general.sampling.top_k\" is not a whole number"));
+    folder_write(test_folder, "generation_config.json", file, sizeof file - 1);
+    assert_int_equal(generation_config_read(test_folder, &c, &e), STATUS_OK);
+    assert_true(c.found && !c.from_keys);
+    assert_shows(&c, "temperature 0.25");
+}
+
 static void test_requests(void **state) {
     (void)state;
     struct generation_config c = read_valid(
@@ -134,8 +164,10 @@ static void test_bad_files(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ends), cmocka_unit_test(test_sampling),
-                                       cmocka_unit_test(test_requests),
-                                       cmocka_unit_test(test_bad_files)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ends), cmocka_unit_test(test_sampling),
+        cmocka_unit_test(test_requests),
+        cmocka_unit_test_setup_teardown(test_keys, folder_set_up, folder_tear_down),
+        cmocka_unit_test(test_bad_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

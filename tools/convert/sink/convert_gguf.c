@@ -1,5 +1,7 @@
 /* tools/convert/sink/convert_gguf.c: what a GGUF file says about its model, as the files of a
  * folder. See convert.h. */
+#include <string.h>
+
 #include "retro/text/open/tokenizer_gguf.h"
 #include "retro/weights/gguf_folder.h"
 #include "tools/convert/sink/sink.h"
@@ -17,6 +19,18 @@ static enum status copy_tokenizer(const struct output *out, const struct gguf *g
     return status;
 }
 
+/* How tokens are drawn, where the file says anything of it. */
+static enum status copy_sampling(const struct output *out, const struct gguf *gguf,
+                                 struct error *e) {
+    static const char nothing[] = "{}";
+    struct buffer text = {0};
+    enum status status = gguf_write_sampling(gguf, &text, e);
+    if (status == STATUS_OK && strcmp(text.data, nothing) != 0)
+        status = output_write(out, "generation_config.json", &text, e);
+    buffer_free(&text);
+    return status;
+}
+
 enum status output_copy_gguf(const struct output *out, const char *from, const char *note,
                              struct error *e) {
     struct buffer file = {0}, config = {0}, card = {0};
@@ -25,6 +39,7 @@ enum status output_copy_gguf(const struct output *out, const char *from, const c
     enum status status = gguf_open(&gguf, file.data, e);
     if (status == STATUS_OK) status = gguf_write_config(gguf, &config, e);
     if (status == STATUS_OK) status = output_write(out, "config.json", &config, e);
+    if (status == STATUS_OK) status = copy_sampling(out, gguf, e);
     if (status == STATUS_OK) status = copy_tokenizer(out, gguf, e);
     buffer_append_string(&card, note + 1); /* without the blank line before it */
     if (status == STATUS_OK) status = output_write(out, "README.md", &card, e);
