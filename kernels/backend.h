@@ -93,9 +93,14 @@ enum {
  * [(n-1) mod m, n) cut every m, each reading its own k * r neighbour rows (spec 5.3).
  *
  * Equal keys and values give equal bits, with and without a block table and in whatever blocks they
- * lie. Rows of k and v that a query does not see have no effect on it, NaN included. */
+ * lie. Rows of k and v that a query does not see have no effect on it, NaN included.
+ *
+ * The columns of a key head in a row of int8 keys or values are integers times one scale, as
+ * scatter_rows_args makes them. Only the CPU reads these. */
 struct attention_args {
     struct tensor out, q, k, v;
+    struct tensor k_scales,
+        v_scales; /* bf16 [key rows, kv_heads] of int8 k and v; else data NULL */
     const struct attention_span *spans;
     int n_spans;
     int heads, kv_heads, head_dim;
@@ -359,10 +364,15 @@ struct gather_rows_args {
 };
 
 /* y[rows[i]] = x[i], converting the dtype: how new keys and values enter the cache. A negative
- * index is skipped. */
+ * index is skipped.
+ *
+ * Where y is int8, x is f32 and has scales.cols groups of equal width. A group becomes integers
+ * q = x / scale, rounded to nearest even, with scale = its largest magnitude / 127, rounded up to
+ * bf16. A group that holds NaN or infinity gets the scale NaN, one below 2^-100 gets 0. */
 struct scatter_rows_args {
     struct tensor y, x;
-    const int32_t *rows; /* [x.rows] */
+    const int32_t *rows;  /* [x.rows] */
+    struct tensor scales; /* bf16 [rows of y, groups] where y is int8; else data NULL */
 };
 
 /* y[s] = mean of x rows [starts[s], starts[s + 1]), divided by its L2 norm if `normalize`. */

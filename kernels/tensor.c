@@ -76,11 +76,11 @@ static void widen_bf16(float *to, const uint16_t *from, size_t n) {
 
 void dtype_convert(void *to, enum dtype to_dtype, const void *from, enum dtype from_dtype,
                    size_t n) {
-    CHECK(!dtype_quantised(to_dtype) && !dtype_quantised(from_dtype));
     if (to_dtype == from_dtype) {
         if (n) memcpy(to, from, n * dtype_bytes(to_dtype));
         return;
     }
+    CHECK(!dtype_quantised(to_dtype) && !dtype_quantised(from_dtype));
     if (to_dtype == DTYPE_F16 && from_dtype == DTYPE_F32) {
         narrow_f16(to, from, n);
         return;

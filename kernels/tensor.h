@@ -4,7 +4,8 @@
 
 #include "config/base/base.h"
 
-/* From INT8 on, types are for weights only.
+/* From INT8 on, types are for weights; int8 is for cached keys and values too, whose scales lie in
+ * a tensor of their own (struct attention_args).
  *
  *     int8   w = scale * q, q in [-127, 127]: blocks of QUANTISE_BLOCK along n_in, one f16 scale
  * each int4   w = scale * q + minimum, q in 0 .. 15: the same with an f16 minimum beside the scale
@@ -45,8 +46,9 @@ static inline bool dtype_two_a_byte(enum dtype dtype) {
 static inline int dtype_block(enum dtype dtype) {
     return dtype_kquant(dtype) ? SUPER_BLOCK : QUANTISE_BLOCK;
 }
-/* Of one element; quantised weights have no elements of their own. */
+/* Of one element; other quantised types have no elements of their own. */
 static inline size_t dtype_bytes(enum dtype dtype) {
+    if (dtype == DTYPE_INT8) return 1;
     CHECK(!dtype_quantised(dtype) && dtype != DTYPE_FP8);
     return dtype == DTYPE_F32 ? 4 : 2;
 }
@@ -135,6 +137,6 @@ static inline uint16_t f32_to_bf16(float v) {
 }
 float f16_to_f32(uint16_t v);
 uint16_t f32_to_f16(float v);
-/* n elements, any pair of dtypes that are not quantised. */
+/* n elements, any pair of dtypes that are not quantised; int8 as it is. */
 void dtype_convert(void *to, enum dtype to_dtype, const void *from, enum dtype from_dtype,
                    size_t n);

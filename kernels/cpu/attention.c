@@ -8,7 +8,9 @@
  * p_1 v_1 + ..., in rising i,
  *
  * where s_i is 16 sums, each over every 16th d in rising order, which are added 8 apart, then 4, 2
- * and 1, and so is the sum of p_i in the vector variants. Ranges are merged in rising order, from m
+ * and 1, and so is the sum of p_i in the vector variants. Integers are widened as they are: the
+ * scale of key i multiplies s_i first of all, that of value i multiplies p_i where it meets v_i.
+ * Ranges are merged in rising order, from m
  * = -infinity and zeros:
  *
  *     m' = max(m, m_range);  sum = sum_range exp(m_range - m') + sum exp(m - m');  out likewise.
@@ -60,8 +62,6 @@ struct attention_piece {
     const struct attention_span *span;
     int first_head, heads, first, rows;
 };
-
-static int divide_up(int x, int y) { return (x + y - 1) / y; }
 
 /* The key of its span at which the query of row `row` of a piece stands. */
 static int query_stands(const struct call *call, const struct attention_piece *piece, int row) {
@@ -195,6 +195,10 @@ static void run_range(const struct call *call, const struct attention_piece *pie
         columns = piece->heads * args->head_dim;
     attention_range.k = tensor_cols(args->k, column, columns);
     attention_range.v = tensor_cols(args->v, column, columns);
+    if (args->k_scales.data)
+        attention_range.k_scales = tensor_cols(args->k_scales, piece->first_head, piece->heads);
+    if (args->v_scales.data)
+        attention_range.v_scales = tensor_cols(args->v_scales, piece->first_head, piece->heads);
     for (size_t i = 0; i < ARRAY_COUNT(attention_range.starts); i++)
         attention_range.starts[i] = block_row(args, piece->span, key + (int)i * ATTENTION_BLOCK);
     attention_range.keys = min_int(ATTENTION_KEYS, keys_seen(call, piece, piece->rows - 1) - key);
@@ -347,7 +351,7 @@ void cpu_attention(struct backend *backend, const struct attention_args *args) {
 
 /* Shares: a job is one query with all its heads, which are added in rising order. Its ranges are
  * gone through twice, for the softmax over all keys and for what each group has of it; the keys
- * serve as values, which are not needed. */
+ * serve as values, which are not needed, and whose scales would multiply what is told. */
 struct shares_call {
     struct call call; /* its `args` are those of `shares`, with k as v */
     const struct attention_shares_args *shares;
@@ -444,6 +448,7 @@ void cpu_attention_shares(struct backend *backend, const struct attention_shares
     int jobs = 0;
     double work = 0;
     of.v = of.k;
+    of.v_scales = (struct tensor){0};
     call.call = (struct call){.args = &of, .cpu = cpu_of(backend), .group = of.heads / of.kv_heads};
     call.call.padded = packed_tiles(of.head_dim) * TILE_COLUMNS;
     for (int i = 0; i < of.n_spans; i++) {

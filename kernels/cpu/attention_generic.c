@@ -11,7 +11,18 @@ static void load_row(float *to, const struct attention_range *range, struct tens
     int row = range->starts[key / ATTENTION_BLOCK] + key % ATTENTION_BLOCK;
     const char *from =
         (const char *)row_of(t, row) + (size_t)(head * range->head_dim) * dtype_bytes(t.dtype);
-    dtype_convert(to, DTYPE_F32, from, t.dtype, (size_t)range->head_dim);
+    if (t.dtype != DTYPE_INT8) {
+        dtype_convert(to, DTYPE_F32, from, t.dtype, (size_t)range->head_dim);
+        return;
+    }
+    for (int d = 0; d < range->head_dim; d++) to[d] = ((const int8_t *)from)[d];
+}
+
+/* The factor of the integers of a key or value; 1 where they have none. */
+static float row_scale(const struct attention_range *range, struct tensor scales, int key,
+                       int head) {
+    int row = range->starts[key / ATTENTION_BLOCK] + key % ATTENTION_BLOCK;
+    return scales.data ? bf16_to_f32(((const uint16_t *)row_of(scales, row))[head]) : 1;
 }
 
 /* Element d is added to sum d mod 16; the sums are added 8 apart, then 4, 2 and 1. */
@@ -53,18 +64,21 @@ static void attend_head(const struct attention_range *range, int head) {
     int first = head * range->rows;
     for (int key = range->hidden[0]; key < range->keys; key++) {
         load_row(loaded, range, range->k, key, head);
+        float scale = row_scale(range, range->k_scales, key, head);
         for (int row = 0; row < range->rows; row++)
             range->scratch->scores[(first + row) * ATTENTION_KEYS + key] =
+                scale *
                 row_dot(scratch->queries + (first + row) * range->padded, loaded, range->head_dim);
     }
     for (int row = 0; row < range->rows; row++)
         if (range->visible[row] > range->hidden[row]) soften_row(range, first + row);
     for (int key = range->hidden[0]; key < range->keys; key++) {
         load_row(loaded, range, range->v, key, head);
+        float scale = row_scale(range, range->v_scales, key, head);
         for (int row = 0; row < range->rows; row++) {
             if (key < range->hidden[row] || key >= range->visible[row]) continue;
             float *out = range->sums.out + (first + row) * range->padded;
-            float p = scratch->scores[(first + row) * ATTENTION_KEYS + key];
+            float p = scale * scratch->scores[(first + row) * ATTENTION_KEYS + key];
             for (int d = 0; d < range->head_dim; d++) out[d] += p * loaded[d];
         }
     }

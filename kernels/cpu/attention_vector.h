@@ -27,6 +27,7 @@ ALWAYS_INLINE struct vec load_columns(const char *p, int n, const enum dtype dty
     uint32_t padded[TILE_COLUMNS] = {0};
     if (n < TILE_COLUMNS) p = memcpy(padded, p, (size_t)n * dtype_bytes(dtype));
     if (dtype == DTYPE_F32) return vec_load((const float *)(const void *)p);
+    if (dtype == DTYPE_INT8) return vec_load_int8((const int8_t *)p);
     return dtype == DTYPE_F16 ? vec_load_f16((const uint16_t *)(const void *)p)
                               : vec_load_bf16((const uint16_t *)(const void *)p);
 }
@@ -82,24 +83,71 @@ static inline struct vec load_bias(const struct attention_range *range, int row,
     return vec_load(each);
 }
 
-/* Scores of one row with the soft-cap and the bias. */
+/* The scales of key `key` of the range, or of the last one where that is before it. */
+static inline const uint16_t *scales_row(const struct attention_range *range, struct tensor scales,
+                                         int key) {
+    int at = min_int(key, range->keys - 1);
+    return row_of(scales, range->starts[at / ATTENTION_BLOCK] + at % ATTENTION_BLOCK);
+}
+
+/* Scales of sixteen keys and heads [head, head + n), for whose keys and heads `to` begins. */
+static inline void turn_scales(float *to, const struct attention_range *range, struct tensor scales,
+                               int key, int head, int n) {
+    float tile[TILE_COLUMNS * TILE_COLUMNS], turned[TILE_COLUMNS * TILE_COLUMNS];
+    for (int i = 0; i < TILE_COLUMNS; i++)
+        vec_store(
+            tile + i * TILE_COLUMNS,
+            load_columns((const char *)(scales_row(range, scales, key + i) + head), n, DTYPE_BF16));
+    vec_turn(turned, tile, TILE_COLUMNS, TILE_COLUMNS);
+    for (int i = 0; i < n; i++)
+        vec_store(to + i * ATTENTION_KEYS, vec_load(turned + i * TILE_COLUMNS));
+}
+
+/* to [kv_heads][ATTENTION_KEYS] = the scales of the range's keys or values, from about `first` on.
+ * Few heads are copied one by one: a tile of sixteen would be mostly empty. */
+static inline void load_scales(float *to, const struct attention_range *range, struct tensor scales,
+                               int first) {
+    enum { FEW_HEADS = 8 };
+    for (int head = 0; head < range->kv_heads; head += TILE_COLUMNS) {
+        int n = min_int(TILE_COLUMNS, range->kv_heads - head);
+        for (int key = first / TILE_COLUMNS * TILE_COLUMNS; key < range->keys;
+             key += TILE_COLUMNS) {
+            float *scale = to + head * ATTENTION_KEYS + key;
+            if (n >= FEW_HEADS) {
+                turn_scales(scale, range, scales, key, head, n);
+                continue;
+            }
+            for (int i = 0; i < TILE_COLUMNS; i++) {
+                const uint16_t *row = scales_row(range, scales, key + i) + head;
+                for (int j = 0; j < n; j++) scale[j * ATTENTION_KEYS + i] = bf16_to_f32(row[j]);
+            }
+        }
+    }
+}
+
+/* Scores of one row with the scales of its keys, the soft-cap and the bias. */
 static inline void bend_scores(const struct attention_range *range, int row, int first, int end) {
     float *scores = range->scratch->scores + row * ATTENTION_KEYS;
+    const float *scales = range->scratch->k_scales + row / range->rows * ATTENTION_KEYS;
     struct vec cap = vec_set1(range->softcap);
     for (int i = first / TILE_COLUMNS * TILE_COLUMNS; i < end; i += TILE_COLUMNS) {
         struct vec v = vec_load(scores + i);
+        if (range->k_scales.data) v = vec_mul(v, vec_load(scales + i));
         if (range->softcap > 0) v = vec_mul(cap, vec_tanh(vec_div(v, cap)));
         if (range->reach >= 0) v = vec_add(v, load_bias(range, row, i));
         vec_store(scores + i, v);
     }
 }
 
-/* Scores of one row become e^(score - largest); keys that it does not see do not count. */
+/* Scores of one row become e^(score - largest), times the scales of values; keys that it does not
+ * see do not count. */
 static inline void soften_row(const struct attention_range *range, int row, int hidden,
                               int visible) {
     float *scores = range->scratch->scores + row * ATTENTION_KEYS;
+    const float *scales = range->scratch->v_scales + row / range->rows * ATTENTION_KEYS;
     struct vec top = vec_set1(-INFINITY), sum = vec_zero();
-    if (range->softcap > 0 || range->reach >= 0) bend_scores(range, row, hidden, visible);
+    if (range->softcap > 0 || range->reach >= 0 || range->k_scales.data)
+        bend_scores(range, row, hidden, visible);
     for (int i = 0; i < hidden; i++) scores[i] = -INFINITY;
     int full = visible / TILE_COLUMNS * TILE_COLUMNS;
     for (int i = 0; i < full; i += TILE_COLUMNS) top = vec_max(top, vec_load(scores + i));
@@ -112,7 +160,7 @@ static inline void soften_row(const struct attention_range *range, int row, int 
     for (int i = 0; i < visible; i += TILE_COLUMNS) {
         struct vec p = vec_exp(vec_sub(vec_load(scores + i), vec_set1(largest)));
         sum = vec_add(sum, p);
-        vec_store(scores + i, p);
+        vec_store(scores + i, range->v_scales.data ? vec_mul(p, vec_load(scales + i)) : p);
     }
     vec_sum_four(total, sum, sum, sum, sum);
     range->sums.largest[row] = largest;
@@ -592,12 +640,17 @@ ALWAYS_INLINE void any_pass(const struct attention_range *range, const bool scor
         case DTYPE_F32: range_pass(range, scores, DTYPE_F32); break;
         case DTYPE_F16: range_pass(range, scores, DTYPE_F16); break;
         case DTYPE_BF16: range_pass(range, scores, DTYPE_BF16); break;
+        case DTYPE_INT8: range_pass(range, scores, DTYPE_INT8); break;
         default: break; /* weights only */
     }
 }
 
 static inline void attention_vector(const struct attention_range *range) {
     any_pass(range, true);
+    if (range->k_scales.data)
+        load_scales(range->scratch->k_scales, range, range->k_scales, range->hidden[0]);
+    if (range->v_scales.data)
+        load_scales(range->scratch->v_scales, range, range->v_scales, range->hidden[0]);
     for (int i = 0; i < range->kv_heads * range->rows; i++) {
         int hidden = range->hidden[i % range->rows], visible = range->visible[i % range->rows];
         if (visible > hidden) soften_row(range, i, hidden, visible);

@@ -42,6 +42,8 @@ struct attention_scratch {
                   ATTENTION_MAX_HEAD]; /* [rows][padded], scaled, zeros beyond head_dim */
     float scores[ATTENTION_ROWS * ATTENTION_KEYS]; /* of one range; then e^(score - largest) */
     float copy[ATTENTION_COPY]; /* [keys][kv_heads][padded], zeros beyond head_dim */
+    /* Of one range's int8 keys and values, [kv_heads][ATTENTION_KEYS]. */
+    float k_scales[ATTENTION_ROWS * ATTENTION_KEYS], v_scales[ATTENTION_ROWS * ATTENTION_KEYS];
     /* Sums of two pieces with the largest heads, of more with smaller ones; all threads' are shared
      * where a piece is.
      */
@@ -55,7 +57,8 @@ struct attention_scratch {
 struct attention_range {
     struct attention_scratch *scratch;
     struct attention_sums sums;
-    struct tensor k, v; /* of all rows; of these key heads' columns */
+    struct tensor k, v;               /* of all rows; of these key heads' columns */
+    struct tensor k_scales, v_scales; /* likewise; data NULL: none */
     /* The row of k and v where key ATTENTION_BLOCK * i of the range lies, and those after it
      * follow. The last is where the next range begins, for fetching ahead; where there is none, any
      * row. */
@@ -115,7 +118,8 @@ struct delta_rows {
 
 /* Bitwise the same in all variants, so the generic form is the same text: one row of the ops of
  * those names, y[i] = sum over j of filter[j n + i] x[j][i], y[i] = x[i] scale, to[i] = from[i] as
- * f16 as dtype_convert makes it (row_math.h); integers that order as the logits do, the largest of
+ * f16 as dtype_convert makes it, a group of scatter_rows as int8, whose scale is returned as bf16
+ * (row_math.h); integers that order as the logits do, the largest of
  * them, and the integer sampling weights, of n
  * <= SAMPLE_BLOCK logits (sample_weights.h). */
 #define ROW_KERNELS(KERNEL, set) \
@@ -128,6 +132,8 @@ struct delta_rows {
     KERNEL(set, void, scale, (float *y, const float *x, int n, float scale), (y, x, n, scale), \
            scale_row) \
     KERNEL(set, void, halve, (uint16_t * to, const float *from, int n), (to, from, n), halve_row) \
+    KERNEL(set, uint16_t, narrow, (int8_t * to, const float *from, int n), (to, from, n), \
+           narrow_row) \
     KERNEL(set, void, keys, (uint32_t * keys, const float *logits, int n), (keys, logits, n), \
            sample_keys) \
     KERNEL(set, uint32_t, top, (const float *logits, int n), (logits, n), sample_top) \
@@ -198,6 +204,7 @@ struct cpu {
     char description[48];
 };
 
+static inline int divide_up(int x, int y) { return (x + y - 1) / y; }
 static inline struct cpu *cpu_of(const struct backend *backend) { return backend->device; }
 
 /* work(context, 0 .. pieces - 1, thread) on all threads, or on this one alone where waking the

@@ -113,3 +113,31 @@ static inline void halve_row(uint16_t *to, const float *from, int n) {
 #pragma omp simd
     for (int j = 0; j < n; j++) to[j] = narrow_half(from[j]);
 }
+
+/* The scale of a group whose largest magnitude has these bits: an infinity or NaN makes it NaN. */
+static inline uint16_t scale_of_largest(int32_t bits) {
+    union float_bits largest = {.i = bits}, scale = {.f = largest.f / 127};
+    if (bits >= 0x7f800000) return 0x7fc0;
+    return largest.f < 0x1p-100f ? 0 : (uint16_t)((scale.u + 0xffff) >> 16);
+}
+
+/* Magnitudes are compared as integers, so that NaN is the largest; adding and taking away 1.5 2^23
+ * rounds to nearest even. */
+static inline uint16_t narrow_row(int8_t *to, const float *from, int n) {
+    const union float_bits shift = {.f = 0x1.8p23f};
+    int32_t largest = 0;
+#pragma omp simd reduction(max : largest)
+    for (int j = 0; j < n; j++) {
+        union float_bits bits = {.f = from[j]};
+        int32_t magnitude = bits.i & 0x7fffffff;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    uint16_t scale = scale_of_largest(largest);
+    float inverse = scale == 0 || scale == 0x7fc0 ? 0 : 1 / bf16_to_f32(scale);
+#pragma omp simd
+    for (int j = 0; j < n; j++) {
+        union float_bits rounded = {.f = from[j] * inverse + shift.f};
+        to[j] = (int8_t)(rounded.i - shift.i);
+    }
+    return scale;
+}

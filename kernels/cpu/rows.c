@@ -49,10 +49,36 @@ static void scatter_columns(const void *context, int piece, int thread) {
     }
 }
 
+static int groups_together(const struct scatter_rows_args *args) {
+    return max_int(1, SCATTER_COLUMNS / (args->x.cols / args->scales.cols));
+}
+
+/* A range of groups of all rows, for the same reason. */
+static void scatter_groups(const void *context, int piece, int thread) {
+    (void)thread;
+    const struct scattering *scattering = context;
+    const struct scatter_rows_args *args = scattering->args;
+    int width = args->x.cols / args->scales.cols, together = groups_together(args);
+    int first = piece * together, end = min_int(first + together, args->scales.cols);
+    for (int i = 0; i < args->x.rows; i++) {
+        if (args->rows[i] < 0) continue;
+        uint16_t *scales = row_of(args->scales, args->rows[i]);
+        int8_t *to = row_of(args->y, args->rows[i]);
+        for (int group = first; group < end; group++)
+            scales[group] = scattering->kernels->narrow(to + group * width,
+                                                        row_f32(args->x, i) + group * width, width);
+    }
+}
+
 void cpu_scatter_rows(struct backend *backend, const struct scatter_rows_args *args) {
-    int pieces = (args->x.cols + SCATTER_COLUMNS - 1) / SCATTER_COLUMNS;
+    int pieces = divide_up(args->x.cols, SCATTER_COLUMNS);
     struct scattering scattering = {.args = args, .kernels = cpu_of(backend)->kernels};
-    cpu_run(backend, (double)args->x.rows * args->x.cols, pieces, scatter_columns, &scattering);
+    double work = (double)args->x.rows * args->x.cols;
+    if (args->y.dtype == DTYPE_INT8)
+        cpu_run(backend, work, divide_up(args->scales.cols, groups_together(args)), scatter_groups,
+                &scattering);
+    else
+        cpu_run(backend, work, pieces, scatter_columns, &scattering);
 }
 
 /* Sums and the norm are in double: rows are few and the cost is nothing. An empty run gives zeros.

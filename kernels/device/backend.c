@@ -183,6 +183,13 @@ static void spans_check(const struct attention_args *args) {
     }
 }
 
+/* Rows of int8, and they alone, have a scale for each of `groups` groups. */
+static bool scales_fit(const struct tensor *t, const struct tensor *scales, int groups) {
+    if (t->dtype != DTYPE_INT8) return scales->data == NULL;
+    return tensor_valid(scales) && scales->dtype == DTYPE_BF16 && scales->rows == t->rows &&
+           scales->cols == groups;
+}
+
 /* All but out and v. */
 static void attention_check(const struct attention_args *args) {
     CHECK(args->heads > 0 && args->kv_heads > 0 && args->heads % args->kv_heads == 0 &&
@@ -190,6 +197,7 @@ static void attention_check(const struct attention_args *args) {
     CHECK(args->head_dim > 0 && args->head_dim <= ATTENTION_MAX_HEAD);
     CHECK(tensor_is_f32(&args->q, args->q.rows, args->heads * args->head_dim));
     CHECK(tensor_valid(&args->k) && args->k.cols == args->kv_heads * args->head_dim);
+    CHECK(scales_fit(&args->k, &args->k_scales, args->kv_heads));
     CHECK(args->bias.data == NULL ||
           (tensor_is_f32(&args->bias, args->heads, args->bias.cols) && args->bias.cols % 2 == 1));
     CHECK(args->window >= 0);
@@ -201,6 +209,7 @@ void backend_attention(struct backend *backend, const struct attention_args *arg
     attention_check(args);
     CHECK(tensor_is_f32(&args->out, args->q.rows, args->q.cols));
     CHECK(tensor_valid(&args->v) && args->v.cols == args->k.cols && args->v.rows == args->k.rows);
+    CHECK(args->v.dtype == args->k.dtype && scales_fit(&args->v, &args->v_scales, args->kv_heads));
     if (!backend->error.status) backend->ops->attention(backend, args);
 }
 
@@ -378,6 +387,10 @@ void backend_gather_rows(struct backend *backend, const struct gather_rows_args 
 void backend_scatter_rows(struct backend *backend, const struct scatter_rows_args *args) {
     CHECK(tensor_valid(&args->x) && tensor_valid(&args->y) && args->x.cols == args->y.cols);
     for (int i = 0; i < args->x.rows; i++) CHECK(args->rows[i] < args->y.rows);
+    int groups = args->scales.cols;
+    CHECK(scales_fit(&args->y, &args->scales, groups));
+    CHECK(args->y.dtype != DTYPE_INT8 ||
+          (args->x.dtype == DTYPE_F32 && groups > 0 && args->y.cols % groups == 0));
     if (!backend->error.status) backend->ops->scatter_rows(backend, args);
 }
 

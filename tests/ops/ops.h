@@ -98,6 +98,35 @@ static inline struct tensor random_tensor(enum dtype dtype, int rows, int cols, 
     return t;
 }
 
+/* Rows of keys or values; those of int8 have scales of [0, 1 / 127) too, of which `groups` share
+ * out the columns. */
+static inline struct tensor random_keys(enum dtype dtype, int rows, int cols, int gap) {
+    if (dtype != DTYPE_INT8) return random_tensor(dtype, rows, cols, gap);
+    size_t n = (size_t)rows * (size_t)(cols + gap);
+    int8_t *data = xmalloc(n + 1);
+    for (size_t i = 0; i < n; i++) data[i] = (int8_t)(random_int(255) - 127);
+    return (struct tensor){
+        .data = data, .stride = cols + gap, .rows = rows, .cols = cols, .dtype = dtype};
+}
+static inline struct tensor random_scales(enum dtype dtype, int rows, int groups, int gap) {
+    if (dtype != DTYPE_INT8) return (struct tensor){0};
+    struct tensor t = random_tensor(DTYPE_BF16, rows, groups, gap);
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < groups; j++) tensor_set(t, i, j, fabsf(tensor_get(t, i, j)) / 127);
+    return t;
+}
+/* A number of a row of keys or values. */
+static inline float key_get(struct tensor t, struct tensor scales, int row, int col) {
+    if (t.dtype != DTYPE_INT8) return tensor_get(t, row, col);
+    return (float)*(const int8_t *)tensor_at(t, row, col) *
+           tensor_get(scales, row, col / (t.cols / scales.cols));
+}
+/* The row becomes `v`, NaN or infinity. */
+static inline void key_spoil(struct tensor t, struct tensor scales, int row, float v) {
+    for (int j = 0; j < t.cols && t.dtype != DTYPE_INT8; j++) tensor_set(t, row, j, v);
+    for (int j = 0; j < scales.cols; j++) tensor_set(scales, row, j, v);
+}
+
 /* The space between rows still holds the NaN that padded_tensor put there. */
 static inline void assert_gaps_untouched(struct tensor t) {
     for (int i = 0; i < t.rows; i++)

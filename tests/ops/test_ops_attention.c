@@ -3,7 +3,8 @@
  * the same bits alone, in any batch, in any blocks and with any number of threads. */
 #include "tests/ops/ops.h"
 
-static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_INT8};
+enum { DTYPES = ARRAY_COUNT(dtypes) };
 
 static bool key_seen(const struct attention_args *a, const struct attention_span *span, int query,
                      int key) {
@@ -26,7 +27,7 @@ static double score(const struct attention_args *a, const struct attention_span 
     double dot = 0;
     for (int d = 0; d < a->head_dim; d++)
         dot += (double)a->scale * tensor_get(a->q, span->q_start + query, own + d) *
-               tensor_get(a->k, key_row(a, span, key), kv + d);
+               key_get(a->k, a->k_scales, key_row(a, span, key), kv + d);
     if (a->softcap > 0) dot = a->softcap * tanh(dot / a->softcap);
     if (a->bias.data)
         dot += tensor_get(a->bias, head, reach + max_int(-reach, min_int(distance, reach)));
@@ -52,7 +53,7 @@ static void reference_row(const struct attention_args *a, const struct attention
         double p = exp(scores[key] - largest);
         sum += p;
         for (int d = 0; d < a->head_dim; d++)
-            out[d] += p * tensor_get(a->v, key_row(a, span, key), kv + d);
+            out[d] += p * key_get(a->v, a->v_scales, key_row(a, span, key), kv + d);
     }
     for (int d = 0; d < a->head_dim; d++) out[d] = sum > 0 ? out[d] / sum : 0;
     free(scores);
@@ -88,8 +89,10 @@ static struct attention_args random_attention(enum dtype dtype, const int heads[
     struct attention_args a = {.heads = heads[0], .kv_heads = heads[1], .head_dim = heads[2]};
     a.scale = 3 / sqrtf((float)heads[2]);
     a.q = random_tensor(DTYPE_F32, q_rows, heads[0] * heads[2], 5);
-    a.k = random_tensor(dtype, k_rows, heads[1] * heads[2], 3);
-    a.v = random_tensor(dtype, k_rows, heads[1] * heads[2], 0);
+    a.k = random_keys(dtype, k_rows, heads[1] * heads[2], 3);
+    a.v = random_keys(dtype, k_rows, heads[1] * heads[2], 0);
+    a.k_scales = random_scales(dtype, k_rows, heads[1], 0);
+    a.v_scales = random_scales(dtype, k_rows, heads[1], 2);
     a.out = padded_tensor(DTYPE_F32, q_rows, heads[0] * heads[2], 2);
     return a;
 }
@@ -98,6 +101,8 @@ static void free_attention(struct attention_args *a) {
     free(a->q.data);
     free(a->k.data);
     free(a->v.data);
+    free(a->k_scales.data);
+    free(a->v_scales.data);
     free(a->out.data);
 }
 
@@ -159,38 +164,41 @@ static void test_attention_empty(void **state) {
 
 /* Each span alone, and each query of a causal span as a decode step of its own, gives the bits of
  * the mixed call. */
+static void check_alone(struct backend *b, enum dtype dtype, const int heads[3]) {
+    for (int mask = 0; mask < 2; mask++) {
+        struct attention_args all = random_attention(dtype, heads, Q_ROWS, K_ROWS), one;
+        all.spans = mixed_spans;
+        all.n_spans = (int)ARRAY_COUNT(mixed_spans);
+        all.mask = mask ? MASK_CAUSAL : MASK_NONE;
+        backend_attention(b, &all);
+        one = all;
+        one.out = padded_tensor(DTYPE_F32, Q_ROWS, all.q.cols, 1);
+        one.n_spans = 1;
+        for (int s = 0; s < all.n_spans; s++)
+            for (int i = 0; i < all.spans[s].q_count; i++) {
+                struct attention_span span = all.spans[s];
+                if (span.k_count == 0) continue;
+                one.spans = &span;
+                backend_attention(b, &one);
+                assert_rows_equal(one.out, span.q_start + i, all.out, span.q_start + i);
+                if (mask) span.k_count -= span.q_count - 1 - i;
+                span.q_start += i;
+                span.q_count = 1;
+                backend_attention(b, &one);
+                assert_rows_equal(one.out, span.q_start, all.out, span.q_start);
+            }
+        free(one.out.data);
+        free_attention(&all);
+    }
+}
+
 static void attention_alone(struct backend *b) {
     static const int in_place[] = {6, 3, 64}; /* keys of f32 that need no copy */
-    for (size_t h = 0; h <= ARRAY_COUNT(head_shapes); h++)
-        for (int mask = 0; mask < 2; mask++) {
-            bool last = h == ARRAY_COUNT(head_shapes);
-            struct attention_args all = random_attention(last ? DTYPE_F32 : DTYPE_BF16,
-                                                         last ? in_place : head_shapes[h], Q_ROWS,
-                                                         K_ROWS),
-                                  one;
-            all.spans = mixed_spans;
-            all.n_spans = (int)ARRAY_COUNT(mixed_spans);
-            all.mask = mask ? MASK_CAUSAL : MASK_NONE;
-            backend_attention(b, &all);
-            one = all;
-            one.out = padded_tensor(DTYPE_F32, Q_ROWS, all.q.cols, 1);
-            one.n_spans = 1;
-            for (int s = 0; s < all.n_spans; s++)
-                for (int i = 0; i < all.spans[s].q_count; i++) {
-                    struct attention_span span = all.spans[s];
-                    if (span.k_count == 0) continue;
-                    one.spans = &span;
-                    backend_attention(b, &one);
-                    assert_rows_equal(one.out, span.q_start + i, all.out, span.q_start + i);
-                    if (mask) span.k_count -= span.q_count - 1 - i;
-                    span.q_start += i;
-                    span.q_count = 1;
-                    backend_attention(b, &one);
-                    assert_rows_equal(one.out, span.q_start, all.out, span.q_start);
-                }
-            free(one.out.data);
-            free_attention(&all);
-        }
+    for (size_t h = 0; h < ARRAY_COUNT(head_shapes); h++) {
+        check_alone(b, DTYPE_BF16, head_shapes[h]);
+        check_alone(b, DTYPE_INT8, head_shapes[h]);
+    }
+    check_alone(b, DTYPE_F32, in_place);
 }
 
 static void test_attention_batch_invariance(void **state) {
@@ -199,10 +207,10 @@ static void test_attention_batch_invariance(void **state) {
 }
 
 /* Keys right of a query, or outside its span, may be anything, NaN included. */
-static void attention_poison(struct backend *b) {
+static void check_unseen(struct backend *b, enum dtype dtype) {
     static const struct attention_span span = {
         .q_start = 0, .q_count = 40, .k_start = 2, .k_count = 50};
-    struct attention_args a = random_attention(DTYPE_F32, (const int[]){4, 2, 24}, 40, 53);
+    struct attention_args a = random_attention(dtype, (const int[]){4, 2, 24}, 40, 53);
     a.spans = &span;
     a.n_spans = 1;
     a.mask = MASK_CAUSAL;
@@ -213,16 +221,19 @@ static void attention_poison(struct backend *b) {
         LAST = 22
     }; /* the query from which on all is poisoned: its keys are 0 .. 32 of the span */
     for (int i = 0; i < 53; i++)
-        for (int j = 0; j < a.k.cols; j++)
-            if (i < 2 || i > 2 + 10 + LAST) {
-                tensor_set(a.k, i, j, NAN);
-                tensor_set(a.v, i, j, i % 2 ? NAN : INFINITY);
-            }
+        if (i < 2 || i > 2 + 10 + LAST) {
+            key_spoil(a.k, a.k_scales, i, NAN);
+            key_spoil(a.v, a.v_scales, i, i % 2 ? NAN : INFINITY);
+        }
     backend_attention(b, &poisoned);
     for (int i = 0; i <= LAST; i++) assert_rows_equal(poisoned.out, i, a.out, i);
     assert_true(isnan(tensor_get(poisoned.out, LAST + 1, 0)));
     free(poisoned.out.data);
     free_attention(&a);
+}
+
+static void attention_poison(struct backend *b) {
+    for (int d = 0; d < DTYPES; d++) check_unseen(b, dtypes[d]);
 }
 
 static void test_attention_ignores_unseen_keys(void **state) {
@@ -275,12 +286,15 @@ static void check_threads(struct attention_args a) {
 
 static void test_attention_threads(void **state) {
     (void)state;
-    struct attention_args a = random_attention(DTYPE_F16, (const int[]){8, 2, 40}, Q_ROWS, K_ROWS);
-    a.spans = mixed_spans;
-    a.n_spans = (int)ARRAY_COUNT(mixed_spans);
-    a.mask = MASK_CAUSAL;
-    check_threads(a);
-    free_attention(&a);
+    for (int d = 1; d < DTYPES; d += 2) {
+        struct attention_args a =
+            random_attention(dtypes[d], (const int[]){8, 2, 40}, Q_ROWS, K_ROWS);
+        a.spans = mixed_spans;
+        a.n_spans = (int)ARRAY_COUNT(mixed_spans);
+        a.mask = MASK_CAUSAL;
+        check_threads(a);
+        free_attention(&a);
+    }
 }
 
 /* Few rows and many keys: ranges are shared out, with the largest heads some at a time; and a step
@@ -348,6 +362,11 @@ struct blocked {
     int32_t *blocks;
 };
 
+static void copy_row(struct tensor to, int row, struct tensor from, int from_row) {
+    memcpy(tensor_at(to, row, 0), tensor_at(from, from_row, 0),
+           (size_t)to.cols * dtype_bytes(to.dtype));
+}
+
 static struct blocked make_blocked(const struct attention_args *a) {
     struct blocked t = {.args = *a};
     int n = 0;
@@ -360,13 +379,14 @@ static struct blocked make_blocked(const struct attention_args *a) {
         t.blocks[i] = t.blocks[j];
         t.blocks[j] = was;
     }
-    t.args.k = padded_tensor(a->k.dtype, n * ATTENTION_BLOCK, a->k.cols, 1);
-    t.args.v = padded_tensor(a->v.dtype, n * ATTENTION_BLOCK, a->v.cols, 0);
-    for (int i = 0; i < n * ATTENTION_BLOCK; i++)
-        for (int j = 0; j < a->k.cols; j++) {
-            tensor_set(t.args.k, i, j, NAN);
-            tensor_set(t.args.v, i, j, NAN);
-        }
+    t.args.k = random_keys(a->k.dtype, n * ATTENTION_BLOCK, a->k.cols, 1);
+    t.args.v = random_keys(a->v.dtype, n * ATTENTION_BLOCK, a->v.cols, 0);
+    t.args.k_scales = random_scales(a->k.dtype, n * ATTENTION_BLOCK, a->kv_heads, 3);
+    t.args.v_scales = random_scales(a->v.dtype, n * ATTENTION_BLOCK, a->kv_heads, 0);
+    for (int i = 0; i < n * ATTENTION_BLOCK; i++) {
+        key_spoil(t.args.k, t.args.k_scales, i, NAN);
+        key_spoil(t.args.v, t.args.v_scales, i, NAN);
+    }
     t.args.out = padded_tensor(DTYPE_F32, a->out.rows, a->out.cols, 0);
     t.args.blocks = t.blocks;
     t.args.n_blocks = n;
@@ -376,11 +396,12 @@ static struct blocked make_blocked(const struct attention_args *a) {
         for (int key = 0; key < a->spans[s].k_count; key++) {
             int row =
                 t.blocks[at + key / ATTENTION_BLOCK] * ATTENTION_BLOCK + key % ATTENTION_BLOCK;
-            size_t bytes = (size_t)a->k.cols * dtype_bytes(a->k.dtype);
-            memcpy(tensor_at(t.args.k, row, 0), tensor_at(a->k, a->spans[s].k_start + key, 0),
-                   bytes);
-            memcpy(tensor_at(t.args.v, row, 0), tensor_at(a->v, a->spans[s].k_start + key, 0),
-                   bytes);
+            int from = a->spans[s].k_start + key;
+            copy_row(t.args.k, row, a->k, from);
+            copy_row(t.args.v, row, a->v, from);
+            if (a->k.dtype != DTYPE_INT8) continue;
+            copy_row(t.args.k_scales, row, a->k_scales, from);
+            copy_row(t.args.v_scales, row, a->v_scales, from);
         }
         at += (a->spans[s].k_count + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK;
     }
@@ -390,6 +411,8 @@ static struct blocked make_blocked(const struct attention_args *a) {
 static void free_blocked(struct blocked *t) {
     free(t->args.k.data);
     free(t->args.v.data);
+    free(t->args.k_scales.data);
+    free(t->args.v_scales.data);
     free(t->args.out.data);
     free(t->blocks);
 }
@@ -400,7 +423,7 @@ static void attention_ways(struct backend *b) {
     for (size_t h = 0; h < ARRAY_COUNT(head_shapes); h++)
         for (size_t w = h % 2; w < ARRAY_COUNT(ways); w += 2) {
             struct attention_args a =
-                attention_in_way(dtypes[(h + w) % 3], head_shapes[h], &ways[w]);
+                attention_in_way(dtypes[(h + w / 2) % DTYPES], head_shapes[h], &ways[w]);
             struct blocked t = make_blocked(&a);
             t.args.spans = t.spans;
             backend_attention(b, &a);
@@ -418,11 +441,11 @@ static void test_attention_ways(void **state) {
 }
 
 /* In every way each query of a causal span has the bits that it has as a decode step of its own. */
-static void attention_ways_alone(struct backend *b) {
+static void check_ways_alone(struct backend *b, enum dtype dtype) {
     static const int heads[] = {6, 2, 40};
     for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
         if (ways[w].mask == MASK_NONE) continue;
-        struct attention_args all = attention_in_way(DTYPE_BF16, heads, &ways[w]), one;
+        struct attention_args all = attention_in_way(dtype, heads, &ways[w]), one;
         backend_attention(b, &all);
         one = all;
         one.out = padded_tensor(DTYPE_F32, Q_ROWS, all.q.cols, 1);
@@ -440,6 +463,11 @@ static void attention_ways_alone(struct backend *b) {
         free(one.out.data);
         free_way(&all);
     }
+}
+
+static void attention_ways_alone(struct backend *b) {
+    check_ways_alone(b, DTYPE_BF16);
+    check_ways_alone(b, DTYPE_INT8);
 }
 
 static void test_attention_ways_alone(void **state) {
@@ -473,11 +501,10 @@ static void test_attention_ways_threads(void **state) {
 enum { WINDOW_QUERIES = 150, WINDOW_KEYS = 400, WINDOW = 37, LEFT_END = 300, RIGHT_BEGIN = 380 };
 
 static void poison_keys(const struct attention_args *a, int begin, int end) {
-    for (int i = begin; i < end; i++)
-        for (int j = 0; j < a->k.cols; j++) {
-            tensor_set(a->k, i, j, NAN);
-            tensor_set(a->v, i, j, i % 2 ? NAN : INFINITY);
-        }
+    for (int i = begin; i < end; i++) {
+        key_spoil(a->k, a->k_scales, i, NAN);
+        key_spoil(a->v, a->v_scales, i, i % 2 ? NAN : INFINITY);
+    }
 }
 
 static void check_outside_window(struct backend *b, enum dtype dtype, int group, enum mask mask) {

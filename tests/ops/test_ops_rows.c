@@ -1,6 +1,6 @@
 /* tests/ops/test_ops_rows.c: norm, add, glu, rope, gather, scatter and mean against double loops,
- * strided and in place; activations and the exponential against libm; the 16-bit conversions over
- * all their values; opening a backend. */
+ * strided and in place; rows that become int8; activations and the exponential against libm; the
+ * 16-bit conversions over all their values; opening a backend. */
 #include "tests/ops/ops.h"
 
 #include <time.h>
@@ -305,6 +305,86 @@ static void gather_scatter(struct backend *b) {
         }
 }
 
+/* Rows for a cache of int8: of many sizes, with zeros, and groups that have no scale. */
+enum { NARROWED = 23, GROUPS = 5 };
+
+static struct tensor rows_to_narrow(int width) {
+    static const float odd[] = {0, NAN, INFINITY, -INFINITY, 0x1p-101f, 0x1p-99f, 3e38f};
+    struct tensor x = random_tensor(DTYPE_F32, NARROWED, GROUPS * width, 2);
+    for (int i = 0; i < NARROWED; i++)
+        for (int j = 0; j < x.cols; j++)
+            tensor_set(x, i, j, tensor_get(x, i, j) * powf(10, (float)(i % 9 - 4)));
+    for (size_t i = 0; i < ARRAY_COUNT(odd); i++)
+        for (int j = 0; j < width; j++)
+            if (!isfinite(odd[i]) ? j == width / 2 : true)
+                tensor_set(x, (int)i, (int)i % GROUPS * width + j, odd[i]);
+    return x;
+}
+
+/* One group against its definition: the scale is the least of bf16 that will do, and the rounding
+ * has the bits of single steps in f32, in every variant. */
+static void check_narrowed(const float *x, int width, const int8_t *q, float scale) {
+    float largest = 0;
+    bool finite = true;
+    for (int j = 0; j < width; j++) {
+        finite = finite && isfinite(x[j]);
+        largest = fmaxf(largest, fabsf(x[j]));
+    }
+    if (!finite) {
+        assert_true(isnan(scale));
+        return;
+    }
+    if (largest < 0x1p-100f) {
+        assert_true(scale == 0);
+        for (int j = 0; j < width; j++) assert_int_equal(q[j], 0);
+        return;
+    }
+    float below = bf16_to_f32((uint16_t)(f32_to_bf16(scale) - 1)), inverse = 1 / scale;
+    assert_true(scale >= largest / 127 && below < largest / 127);
+    for (int j = 0; j < width; j++) {
+        assert_true(fabs((double)x[j] / (double)scale - q[j]) <= 0.5 + 1e-4);
+        assert_int_equal(q[j], (int)nearbyintf(x[j] * inverse));
+    }
+}
+
+static void scatter_narrowing(struct backend *b) {
+    enum { TO = 40 };
+    static const int widths[] = {1, 3, 16, 33, 64, 300};
+    for (size_t w = 0; w < ARRAY_COUNT(widths); w++) {
+        struct tensor x = rows_to_narrow(widths[w]), y = random_keys(DTYPE_INT8, TO, x.cols, 3),
+                      scales = random_scales(DTYPE_INT8, TO, GROUPS, 1),
+                      copy = random_keys(DTYPE_INT8, TO, x.cols, 0);
+        int32_t rows[NARROWED], source[TO], all[TO];
+        memset(source, -1, sizeof source);
+        for (int i = 0; i < TO; i++) all[i] = i;
+        backend_gather_rows(b, &(struct gather_rows_args){.y = copy, .x = y, .rows = all});
+        for (int i = 0; i < TO; i++) assert_rows_equal(copy, i, y, i);
+        for (int i = 0; i < NARROWED; i++) {
+            rows[i] = i % 5 == 3 ? -1 : i == NARROWED - 1 ? 0 : i * 3 % TO;
+            if (rows[i] >= 0) source[rows[i]] = i;
+        }
+        backend_scatter_rows(
+            b, &(struct scatter_rows_args){.y = y, .x = x, .rows = rows, .scales = scales});
+        for (int i = 0; i < TO; i++) {
+            if (source[i] < 0) assert_rows_equal(copy, i, y, i);
+            for (int g = 0; g < GROUPS && source[i] >= 0; g++)
+                check_narrowed(tensor_at(x, source[i], g * widths[w]), widths[w],
+                               tensor_at(y, i, g * widths[w]), tensor_get(scales, i, g));
+        }
+        assert_gaps_untouched(scales);
+        free(x.data);
+        free(y.data);
+        free(scales.data);
+        free(copy.data);
+    }
+}
+
+static void test_narrowing(void **state) {
+    (void)state;
+    for_each_variant(scatter_narrowing, 1);
+    for_each_variant(scatter_narrowing, 3);
+}
+
 static void mean_sizes(struct backend *b) {
     static const int32_t starts[] = {0, 1, 1, 18, 20, 70};
     for (size_t s = 0; s < ARRAY_COUNT(sizes); s++)
@@ -475,7 +555,7 @@ int main(void) {
         cmocka_unit_test(test_exp),         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_rows),        cmocka_unit_test(test_conversions),
         cmocka_unit_test(test_open),        cmocka_unit_test(test_pool),
-        cmocka_unit_test(test_comm_single),
+        cmocka_unit_test(test_comm_single), cmocka_unit_test(test_narrowing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,8 @@ static struct attention_shares_args random_shares(enum dtype dtype, const int he
     a.of.head_dim = heads[2];
     a.of.scale = 3 / sqrtf((float)heads[2]);
     a.of.q = random_tensor(DTYPE_F32, Q_ROWS, heads[0] * heads[2], 5);
-    a.of.k = random_tensor(dtype, K_ROWS, heads[1] * heads[2], 3);
+    a.of.k = random_keys(dtype, K_ROWS, heads[1] * heads[2], 3);
+    a.of.k_scales = random_scales(dtype, K_ROWS, heads[1], 0);
     a.y = random_tensor(DTYPE_F32, Q_ROWS, COLUMNS, 2);
     return a;
 }
@@ -41,6 +42,7 @@ static struct attention_shares_args random_shares(enum dtype dtype, const int he
 static void free_shares(struct attention_shares_args *a) {
     free(a->of.q.data);
     free(a->of.k.data);
+    free(a->of.k_scales.data);
     free(a->of.bias.data);
     free(a->y.data);
 }
@@ -60,7 +62,7 @@ static double score(const struct attention_args *a, const struct attention_span 
     double dot = 0;
     for (int d = 0; d < a->head_dim; d++)
         dot += (double)a->scale * tensor_get(a->q, span->q_start + query, own + d) *
-               tensor_get(a->k, span->k_start + key, kv + d);
+               key_get(a->k, a->k_scales, span->k_start + key, kv + d);
     if (a->softcap > 0) dot = a->softcap * tanh(dot / a->softcap);
     if (a->bias.data)
         dot += tensor_get(a->bias, head, reach + max_int(-reach, min_int(distance, reach)));
@@ -111,7 +113,7 @@ static struct tensor copy_of(struct tensor t) {
 
 static const int head_shapes[][3] = {{1, 1, 1},  {4, 4, 8},   {3, 3, 7},   {8, 2, 16},
                                      {6, 3, 64}, {2, 2, 127}, {70, 1, 20}, {1, 1, 512}};
-static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_INT8};
 /* window, reach of the bias (-1: none), soft-cap, mask */
 static const struct shares_way {
     int window, reach;
@@ -125,7 +127,8 @@ static const struct shares_way {
 static void shares_in_all_ways(struct backend *b) {
     for (size_t h = 0; h < ARRAY_COUNT(head_shapes); h++)
         for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
-            struct attention_shares_args a = random_shares(dtypes[(h + w) % 3], head_shapes[h]);
+            struct attention_shares_args a =
+                random_shares(dtypes[(h + w) % ARRAY_COUNT(dtypes)], head_shapes[h]);
             a.of.window = ways[w].window;
             a.of.softcap = ways[w].softcap;
             a.of.mask = ways[w].mask;

@@ -43,6 +43,14 @@ static inline void vec_store_n(float *p, struct vec v, int n) {
 static inline struct vec vec_load_f16(const uint16_t *p) {
     VEC_EACH(vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i))));
 }
+static inline struct vec vec_load_int8(const int8_t *p) {
+    const int8x16_t v = vld1q_s8(p);
+    const int16x8_t low = vmovl_s8(vget_low_s8(v)), high = vmovl_s8(vget_high_s8(v));
+    return (struct vec){{vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))),
+                         vcvtq_f32_s32(vmovl_s16(vget_high_s16(low))),
+                         vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))),
+                         vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)))}};
+}
 static inline struct vec vec_load_bf16(const uint16_t *p) {
     VEC_EACH(vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + 4 * i), 16)));
 }

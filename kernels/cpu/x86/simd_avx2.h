@@ -43,6 +43,11 @@ static inline struct vec vec_load_f16(const uint16_t *p) {
     return (struct vec){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),
                         _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
 }
+static inline struct vec vec_load_int8(const int8_t *p) {
+    const __m128i v = _mm_loadu_si128((const __m128i *)p);
+    return (struct vec){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v)),
+                        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(v, 8)))};
+}
 static inline __m256 widen_bf16(const uint16_t *p) {
     return _mm256_castsi256_ps(
         _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));

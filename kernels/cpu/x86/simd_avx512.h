@@ -29,6 +29,10 @@ static inline void vec_store_n(float *p, struct vec v, int n) {
 static inline struct vec vec_load_f16(const uint16_t *p) {
     return (struct vec){_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p))};
 }
+static inline struct vec vec_load_int8(const int8_t *p) {
+    return (struct vec){
+        _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)))};
+}
 static inline struct vec vec_load_bf16(const uint16_t *p) {
     return (struct vec){_mm512_castsi512_ps(
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16))};
