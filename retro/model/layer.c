@@ -129,9 +129,11 @@ static void rotate_queries_keys(const struct pass *pass, const struct layer *lay
     layer_rotate_heads(pass, layer, k, kv_heads, 0);
 }
 
-void layer_store_rows(const struct pass *pass, struct tensor to, struct tensor x) {
-    backend_scatter_rows(pass->model->backend,
-                         &(struct scatter_rows_args){.y = to, .x = x, .rows = pass->cache.rows});
+void layer_store_rows(const struct pass *pass, struct tensor to, struct tensor scales,
+                      struct tensor x) {
+    backend_scatter_rows(
+        pass->model->backend,
+        &(struct scatter_rows_args){.y = to, .x = x, .rows = pass->cache.rows, .scales = scales});
 }
 
 void layer_attend(const struct pass *pass, const struct attention_args *args,
@@ -199,12 +201,14 @@ static void self_attention(const struct pass *pass, const struct layer *layer,
 
     bool cached = pass->cache.rows != NULL;
     if (cached) {
-        layer_store_rows(pass, pass->cache.k, k);
-        layer_store_rows(pass, pass->cache.v, v);
+        layer_store_rows(pass, pass->cache.k, pass->cache.k_scales, k);
+        layer_store_rows(pass, pass->cache.v, pass->cache.v_scales, v);
     }
     struct attention_args attention =
         layer_attention_args(pass, layer, q, cached ? pass->cache.k : k);
     attention.v = cached ? pass->cache.v : v;
+    attention.k_scales = pass->cache.k_scales;
+    attention.v_scales = pass->cache.v_scales;
     layer_attend(pass, &attention, pass->self_shares);
     if (gates > 0)
         mixed = gate_rows(model, mixed, tensor_cols(qkv, all * h, gates * h), ACTIVATION_SIGMOID);

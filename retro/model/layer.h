@@ -21,8 +21,9 @@ typedef const struct cross_source *cross_function(void *context, int layer_index
 /* Where a pass keeps keys and values for later passes. `rows` NULL: nowhere, and rows attend within
  * the pass. */
 struct pass_cache {
-    struct tensor k, v;    /* of this layer: [cache rows, G h] */
-    const int32_t *rows;   /* [rows of the pass] where their keys and values go */
+    struct tensor k, v;               /* of this layer: [cache rows, G h] */
+    struct tensor k_scales, v_scales; /* of int8 k and v: [cache rows, G]; else data NULL */
+    const int32_t *rows;              /* [rows of the pass] where their keys and values go */
     const int32_t *blocks; /* which the spans' k_start counts in (struct attention_args) */
     int n_blocks;
 };
@@ -53,7 +54,7 @@ struct pass_states {
 };
 
 /* One pass of packed rows through the layers of a stack. The caller fills it once; `layer_index`,
- * `cache.k`, `cache.v`, `states.states` and `states.saved` change per layer. */
+ * those of `cache`'s tensors, `states.states` and `states.saved` change per layer. */
 struct pass {
     const struct model *model;
     const struct stack *stack;

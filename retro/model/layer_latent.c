@@ -59,7 +59,7 @@ void layer_latent_attention(const struct pass *pass, const struct layer *layer,
     if (layer->spec.rope) layer_rotate_heads(pass, layer, row, 1, 0);
 
     bool cached = pass->cache.rows != NULL;
-    if (cached) layer_store_rows(pass, pass->cache.k, row);
+    if (cached) layer_store_rows(pass, pass->cache.k, pass->cache.k_scales, row);
     struct attention_args attention =
         layer_attention_args(pass, layer, q, cached ? pass->cache.k : row);
     layer_attend(pass, &attention, pass->self_shares);

@@ -15,8 +15,9 @@ void layer_project_row_parallel(const struct pass *pass, struct tensor x,
 void layer_rotate_heads(const struct pass *pass, const struct layer *layer, struct tensor x,
                         int heads, int grows_after);
 /* New keys and values are written to the cache first, then everything is read from there, so a row
- * sees the same (rounded) keys whichever step brought them. */
-void layer_store_rows(const struct pass *pass, struct tensor to, struct tensor x);
+ * sees the same (rounded) keys whichever step brought them. `scales` are those of int8 rows. */
+void layer_store_rows(const struct pass *pass, struct tensor to, struct tensor scales,
+                      struct tensor x);
 /* Self attention of a rank's queries to scratch.mixed, over keys that are values too. */
 struct attention_args layer_attention_args(const struct pass *pass, const struct layer *layer,
                                            struct tensor q, struct tensor k);

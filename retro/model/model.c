@@ -332,7 +332,7 @@ static enum dtype main_dtype(const struct model *model, const struct stack *stac
     return first->spec.experts ? first->expert_fc1.weights[0].dtype : first->fc1.weight.dtype;
 }
 
-static void fill_info(struct model *model) {
+static void fill_info(struct model *model, const struct model_options *options) {
     const struct stack *stack = main_stack(model);
     const struct model_spec *spec = &model->spec;
     const struct retro_spec *retro = &spec->retro;
@@ -344,6 +344,8 @@ static void fill_info(struct model *model) {
     info->decode_bytes += matrix_bytes(output->dtype, (size_t)output->n_out * (size_t)output->n_in);
     info->dtype = main_dtype(model, stack);
     info->cache_dtype = info->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
+    if (options->cache_given) info->cache_dtype = options->cache_dtype;
+    info->cache_narrows = model_cache_narrows(model);
 
     info->n_layers = stack->dims.n_layers;
     info->hidden = stack->dims.hidden;
@@ -367,8 +369,8 @@ static void fill_info(struct model *model) {
     const struct state_dims *state = &stack->dims.state;
     info->cache_row_bytes = (size_t)(copies * stack_cache_parts(stack)) *
                             (size_t)stack_count_attention(stack, 0, stack->dims.n_layers) *
-                            (size_t)stack->dims.kv_heads * (size_t)stack->dims.head_dim *
-                            dtype_bytes(info->cache_dtype);
+                            cache_row_bytes(info->cache_dtype, (size_t)stack->dims.kv_heads,
+                                            (size_t)stack->dims.head_dim);
     info->state_bytes = (size_t)n_states * sizeof(float) *
                         state_columns(state, state->key_heads, state->value_heads);
     info->n_retro_layers = retro->n_layers;
@@ -418,7 +420,9 @@ static void make_layers(struct model *model) {
 static enum status open_weights(struct model *model, struct weights *weights, bool packed,
                                 const struct model_options *options, struct error *e) {
     if (weights && model->family->inspect) model->family->inspect(weights, &model->spec);
-    if (split_model(model, e) || split_layers(model, e) || check_device(model, e)) return e->status;
+    if (split_model(model, e) || split_layers(model, e) || check_device(model, e) ||
+        model_check_cache(model, options, e))
+        return e->status;
     make_layers(model);
     model->opened = true;
     model_resolve(model, weights);
@@ -427,7 +431,7 @@ static enum status open_weights(struct model *model, struct weights *weights, bo
     if (status) return status;
     if (model_writes(model) && model->spec.tied && model->comm->size == 1)
         model->output.weight = model->embedding.word;
-    fill_info(model);
+    fill_info(model, options);
     return STATUS_OK;
 }
 
@@ -441,16 +445,6 @@ static enum status open_folder(struct model *model, const char *folder,
     enum status status = open_weights(model, weights, packed, options, e);
     if (!packed) weights_close(weights);
     return status;
-}
-
-struct model_options model_options_of(int dtype) {
-    static const enum dtype dtypes[] = {[MODEL_DTYPE_F32] = DTYPE_F32,
-                                        [MODEL_DTYPE_F16] = DTYPE_F16,
-                                        [MODEL_DTYPE_BF16] = DTYPE_BF16,
-                                        [MODEL_DTYPE_FP8] = DTYPE_FP8};
-    struct model_options options = {.convert = dtype != MODEL_DTYPE_AUTO};
-    if (options.convert) options.dtype = dtypes[dtype];
-    return options;
 }
 
 enum status model_open(struct model **out, const char *folder, struct backend *backend,

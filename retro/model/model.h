@@ -32,10 +32,11 @@ struct model_info {
     struct end_ids
         ends; /* all ids that end a text, of generation_config.json or else of config.json */
     struct generation_config generation;
-    enum dtype dtype;       /* of the decoder's matrices; others may be wider */
-    enum dtype cache_dtype; /* of keys and values, for whoever opens a session pool: f32 beside f32
-                               matrices, else f16 */
-    int64_t n_parameters;   /* of the whole model */
+    enum dtype dtype;         /* of the decoder's matrices; others may be wider */
+    enum dtype cache_dtype;   /* of keys and values, for whoever opens a session pool: that of
+                                 model_options, else f32 beside f32 matrices and f16 beside others */
+    bool cache_narrows;       /* keys and values can be int8 */
+    int64_t n_parameters;     /* of the whole model */
     int64_t local_parameters; /* that this rank keeps */
     size_t weight_bytes;    /* packed, on this rank's device; of a model open for checking: what it
                                would take */
@@ -62,25 +63,29 @@ struct loaded_tensor {
 struct model_options {
     bool convert;     /* false: each matrix keeps its stored dtype */
     enum dtype dtype; /* what the matrices are packed as when convert; quantised only when random */
-    bool random;      /* benchmarks: only config.json is read, weights are small random numbers */
-    bool storable;    /* matrices take types that files of ours hold: no super-blocks of GGUF */
-    bool rows_only;   /* an embedder: rows are wanted and no logits, so there is no output matrix */
-    bool check_only;  /* names, shapes and types are checked, nothing is loaded: such a model
-                         computes nothing */
+    bool cache_given; /* false: keys and values take the type that fits the matrices */
+    enum dtype cache_dtype; /* F32, F16, BF16; INT8 on the CPU, without latent attention */
+    bool random;     /* benchmarks: only config.json is read, weights are small random numbers */
+    bool storable;   /* matrices take types that files of ours hold: no super-blocks of GGUF */
+    bool rows_only;  /* an embedder: rows are wanted and no logits, so there is no output matrix */
+    bool check_only; /* names, shapes and types are checked, nothing is loaded: such a model
+                        computes nothing */
     void (*loaded)(void *context, const struct loaded_tensor *tensor); /* or NULL */
     void *context;
 };
 
-/* The type that weights are kept in; auto: as they are stored. */
+/* The type that weights are kept in, which is not int8, or keys and values, which is not fp8. auto:
+ * as weights are stored, as fits the weights. */
 enum model_dtype {
     MODEL_DTYPE_AUTO,
     MODEL_DTYPE_F32,
     MODEL_DTYPE_F16,
     MODEL_DTYPE_BF16,
-    MODEL_DTYPE_FP8
+    MODEL_DTYPE_FP8,
+    MODEL_DTYPE_INT8
 };
-/* An enum model_dtype as loading options. */
-struct model_options model_options_of(int config_dtype);
+/* Two of enum model_dtype as loading options. */
+struct model_options model_options_of(int dtype, int cache_dtype);
 
 /* Reads, verifies and packs. Every tensor the family's name table asks for must be there with the
  * right shape; an error names the tensor, both shapes and the option of config.json that decides.

@@ -106,6 +106,12 @@ static inline size_t state_columns(const struct state_dims *dims, int keys, int 
     return (size_t)(dims->kernel - 1) * state_channels(dims, keys, heads) +
            (size_t)heads * (size_t)dims->key_dim * (size_t)dims->value_dim;
 }
+/* Bytes of a row of keys, or of values, in a cache: int8 rows have a scale of bf16 for each head.
+ */
+static inline size_t cache_row_bytes(enum dtype dtype, size_t heads, size_t head_dim) {
+    size_t scales = dtype == DTYPE_INT8 ? heads * dtype_bytes(DTYPE_BF16) : 0;
+    return heads * head_dim * dtype_bytes(dtype) + scales;
+}
 /* Parts of a layer's rows in a cache: keys and values, or latents, which are both. */
 static inline int stack_cache_parts(const struct stack *stack) {
     return stack->dims.latent.rank > 0 ? 1 : 2;
@@ -121,6 +127,13 @@ static inline bool model_has_stack(const struct model *model, enum stack_id id) 
 static inline bool model_writes(const struct model *model) {
     return model_has_stack(model, STACK_DECODER) && !model->spec.two_sided;
 }
+
+/* model_options.c. Whether keys and values can be int8: they have a scale for each key head, of
+ * which latents have one for all heads, and only the kernels of the CPU read them. Then a refusal
+ * of options that ask for it all the same, STATUS_UNSUPPORTED. */
+bool model_cache_narrows(const struct model *model);
+enum status model_check_cache(const struct model *model, const struct model_options *options,
+                              struct error *e);
 
 /* loader.c: fills m's stacks and everything else that holds weights from the weights, or with
  * random numbers when the weights is NULL. */

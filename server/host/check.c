@@ -138,14 +138,26 @@ static enum status check_parts(const struct config *config, const struct model *
     return status;
 }
 
+/* The one thing about a device that a CPU's backend cannot tell. */
+static enum status check_cache_device(const struct config *config, struct error *e) {
+    const char *device = backend_choose(config->model.device);
+    if (config->model.cache_dtype != MODEL_DTYPE_INT8 || strcmp(device, "cpu") == 0)
+        return STATUS_OK;
+    return error_set(
+        e, STATUS_UNSUPPORTED,
+        "model.cache_dtype int8 is for the device \"cpu\", and model.device is %s: set "
+        "model.cache_dtype to auto",
+        config->model.device);
+}
+
 /* Whatever device it is for, a CPU's backend can check a model: it computes nothing. */
 enum status check_configuration(const struct config *config, struct error *e) {
     struct backend *backend;
     struct comm *comm;
     struct model *model;
-    struct model_options options = model_options_of(config->model.dtype);
+    struct model_options options = model_options_of(config->model.dtype, config->model.cache_dtype);
     options.check_only = true;
-    if (check_limits(config, e)) return e->status;
+    if (check_limits(config, e) || check_cache_device(config, e)) return e->status;
     if (config->model.path[0] == '\0') return STATUS_OK;
     if (backend_open(&backend, "cpu", &(struct backend_options){.threads = 1}, e)) return e->status;
     enum status status = comm_open_single(&comm, e);

@@ -13,7 +13,7 @@ static enum status visit_decoder(const struct config *config, const char *folder
                                  struct error *e) {
     struct comm *comm;
     struct model *model;
-    struct model_options options = model_options_of(config->model.dtype);
+    struct model_options options = model_options_of(config->model.dtype, config->model.cache_dtype);
     options.check_only = true;
     if (config->parallel.tensor * config->parallel.pipeline > 1)
         return error_set(e, STATUS_UNSUPPORTED, "decoders beside the first need one rank");

@@ -24,6 +24,8 @@ struct fixture {
 static const char ROWS_ALONE[] = "tests/golden/hf/gemma2",
                   WITH_STATES[] = "tests/golden/hf/qwen3_next";
 
+static enum dtype kv_dtype = DTYPE_F16;
+
 static void fixture_open(struct fixture *f, const char *folder, int kept) {
     struct error e = {0};
     struct model_options options = {.convert = true, .dtype = DTYPE_F16};
@@ -31,7 +33,7 @@ static void fixture_open(struct fixture *f, const char *folder, int kept) {
                                     .max_tokens = ROWS,
                                     .max_step_rows = ROWS,
                                     .max_logit_rows = SESSIONS,
-                                    .kv_dtype = DTYPE_F16,
+                                    .kv_dtype = kv_dtype,
                                     .kept_blocks = kept,
                                     .kept_states = kept};
     *f = (struct fixture){0};
@@ -309,5 +311,7 @@ int main(void) {
                                        cmocka_unit_test(test_rows_before),
                                        cmocka_unit_test(test_states_leave),
                                        cmocka_unit_test(test_states_that_are_not_kept)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("rows of f16", tests, NULL, NULL);
+    kv_dtype = DTYPE_INT8;
+    return failed + cmocka_run_group_tests_name("rows of int8", tests, NULL, NULL);
 }

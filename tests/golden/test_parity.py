@@ -108,6 +108,36 @@ def test_bf16_stays_near():
     assert 1e-4 < worst < 0.5
 
 
+LATENT = "deepseek", "glm4_moe_lite"
+EXPERTS = "moe", "gpt_oss", "minimax", "granite_hybrid"
+INT8 = "--set", "model.cache_dtype=int8", "--set", "model.dtype=f32"
+
+
+@pytest.mark.parametrize("cpu", VARIANTS)
+def test_int8_keys_stay_near(cpu):
+    """Keys and values of 8 bits move logits, and by little, except where a row meets another expert than before."""
+    folders = [f for f in FOLDERS if not f.name.startswith(LATENT)]
+    routed = [f for f in folders if any(part in f.name for part in EXPERTS)]
+    for tolerance, some in (0.25, [f for f in folders if f not in routed]), (1.5, routed):
+        done = parity(*INT8, "--tolerance", tolerance, *some, cpu=cpu)
+        assert done.returncode == 0 and len(some) > 10, done.stdout + done.stderr
+        worst = max(float(line.split("max_abs=")[1].split()[0]) for line in done.stdout.splitlines()[:-1])
+        assert worst > 0.05
+
+
+def test_int8_keys_over_ranks():
+    folders = [GOLDEN / name for name in ("t5/case_d", "hf/llama", "hf/gemma2", "hf/qwen3_next", "retro/case_b")]
+    for ranks, some in ("parallel.tensor=2", folders), ("parallel.pipeline=2", folders[1:]):
+        done = parity(*INT8, "--tolerance", "0.6", "--set", ranks, "--set", "parallel.comm=threads", *some)
+        assert done.returncode == 0 and "tokens=ok" in done.stdout, done.stdout + done.stderr
+
+
+def test_int8_keys_of_latents():
+    done = parity(*INT8, GOLDEN / "hf/deepseek_v3")
+    assert done.returncode == 1
+    assert "latent attention" in done.stdout + done.stderr and "model.cache_dtype" in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("folder", [f for f in FOLDERS if "t5" in str(f)], ids=lambda p: p.name)
 def test_bf16_stays_near_with_an_encoder(folder):
     """Both stacks and the cross attention in bf16, and its keys and values."""

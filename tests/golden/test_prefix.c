@@ -81,7 +81,7 @@ static struct session_pool *open_pool(const struct fixture *f, enum dtype dtype,
 static void fixture_open(struct fixture *f, const char *folder, enum dtype dtype, int kept_blocks,
                          int kept_states) {
     struct error e = {0};
-    struct model_options o = {.convert = true, .dtype = dtype};
+    struct model_options o = {.convert = true, .dtype = dtype == DTYPE_INT8 ? DTYPE_F32 : dtype};
     *f = (struct fixture){0};
     if (backend_open(&f->backend, "cpu", &(struct backend_options){0}, &e) ||
         comm_open_single(&f->comm, &e) ||
@@ -378,6 +378,7 @@ static void test_states(void **state) {
     check_kept("tests/golden/hf/granite_hybrid_rope", DTYPE_BF16, 20, 5);
     check_kept("tests/golden/hf/nemotron_h", DTYPE_F32, 1000, 200);
     check_kept("tests/golden/hf/nemotron_h_moe", DTYPE_F16, 9, 1);
+    check_kept("tests/golden/hf/qwen3_next", DTYPE_INT8, 20, 5);
 }
 
 /* A second pool, as another process has it, takes the blocks of a first one. */
@@ -422,6 +423,8 @@ static void test_stored(void **state) {
     check_stored("tests/golden/hf/gemma2", DTYPE_F32, 2);
     check_stored("tests/golden/retro/case_b", DTYPE_F32, 1000);
     check_stored("tests/golden/retro/case_c", DTYPE_BF16, 5);
+    check_stored("tests/golden/hf/llama3", DTYPE_INT8, 20);
+    check_stored("tests/golden/retro/case_b", DTYPE_INT8, 1000);
 }
 
 static void test_decoders(void **state) {
@@ -430,6 +433,8 @@ static void test_decoders(void **state) {
     check_folder("tests/golden/hf/gemma2", DTYPE_F32, 9);
     check_folder("tests/golden/hf/mixtral", DTYPE_BF16, 20);
     check_folder("tests/golden/hf/phi3", DTYPE_F16, 1);
+    check_folder("tests/golden/hf/llama3", DTYPE_INT8, 1000);
+    check_folder("tests/golden/hf/gemma2", DTYPE_INT8, 9);
     check_folder("tests/golden/hf/gpt_oss_mxfp4", DTYPE_BF16, 20);
     check_folder("tests/golden/hf/deepseek_v2", DTYPE_F16, 20);
     check_folder("tests/golden/hf/deepseek_v3", DTYPE_F32, 1000);
@@ -440,12 +445,14 @@ static void test_neighbors(void **state) {
     check_folder("tests/golden/retro/case_b", DTYPE_F32, 1000);
     check_folder("tests/golden/retro/case_b", DTYPE_F16, 7);
     check_folder("tests/golden/retro/case_c", DTYPE_BF16, 15);
+    check_folder("tests/golden/retro/case_b", DTYPE_INT8, 20);
 }
 
 static void test_sources(void **state) {
     (void)state;
     check_folder("tests/golden/t5/case_d", DTYPE_F32, 1000);
     check_folder("tests/golden/hf/t5_v1_0", DTYPE_F16, 6);
+    check_folder("tests/golden/t5/case_d", DTYPE_INT8, 20);
 }
 
 /* The logits of the last row of a text that is read with session_reuse. */
@@ -465,14 +472,14 @@ static void read_last(struct fixture *f, struct session_pool *pool, struct text 
 }
 
 /* Rows that went through a file are the same, and what is pinned outlives everything else. */
-static void check_images(const char *folder, int kept_states) {
+static void check_images(const char *folder, enum dtype dtype, int kept_states) {
     enum { KEPT = 4, SAVED = 300, MOST_VOCAB = 512 };
     struct fixture f;
     struct text t, others;
     struct error e = {0};
     float expected[MOST_VOCAB], last[MOST_VOCAB];
     unsigned seed = 3;
-    fixture_open(&f, folder, DTYPE_F16, KEPT, kept_states);
+    fixture_open(&f, folder, dtype, KEPT, kept_states);
     assert_true(f.info->padded_vocab <= MOST_VOCAB && session_has_image(f.kept));
     do make_text(&t, NULL, 0, f.info, &seed);
     while (t.n < SAVED + 50);
@@ -487,6 +494,17 @@ static void check_images(const char *folder, int kept_states) {
     assert_int_equal(session_step(f.plain, &item, 1, &logits, &e), STATUS_OK);
     assert_int_equal(session_image_get(item.session, image, &e), STATUS_OK);
     session_close(item.session);
+
+    /* A pool that keeps no rows of others takes them too. */
+    assert_int_equal(session_open(&t.session, f.plain, t.grid, &e), STATUS_OK);
+    assert_int_equal(session_image_put(t.session, t.ids, SAVED, image, &e), STATUS_OK);
+    item = next_item(&t, t.n - SAVED);
+    item.n_logits = 1;
+    if (session_step(f.plain, &item, 1, &logits, &e)) fail_msg("%s", e.text);
+    backend_download(f.backend, last, logits.data, (size_t)f.info->padded_vocab * sizeof *last);
+    assert_int_equal(backend_sync(f.backend, &e), STATUS_OK);
+    assert_memory_equal(last, expected, (size_t)f.info->padded_vocab * sizeof *last);
+    session_close(t.session);
 
     assert_int_equal(session_open(&s, f.kept, t.grid, &e), STATUS_OK);
     assert_int_equal(session_image_put(s, t.ids, SAVED, image, &e), STATUS_OK);
@@ -505,12 +523,14 @@ static void check_images(const char *folder, int kept_states) {
 
 static void test_images(void **state) {
     (void)state;
-    check_images("tests/golden/hf/gemma2", 0);
-    check_images("tests/golden/hf/qwen3_next", 2);
-    check_images("tests/golden/hf/lfm2", 2);
-    check_images("tests/golden/hf/granite_hybrid", 2);
-    check_images("tests/golden/hf/nemotron_h_moe", 2);
-    check_images("tests/golden/hf/deepseek_v3", 0);
+    check_images("tests/golden/hf/gemma2", DTYPE_F16, 0);
+    check_images("tests/golden/hf/qwen3_next", DTYPE_F16, 2);
+    check_images("tests/golden/hf/lfm2", DTYPE_F16, 2);
+    check_images("tests/golden/hf/granite_hybrid", DTYPE_F16, 2);
+    check_images("tests/golden/hf/nemotron_h_moe", DTYPE_F16, 2);
+    check_images("tests/golden/hf/deepseek_v3", DTYPE_F16, 0);
+    check_images("tests/golden/hf/gemma2", DTYPE_INT8, 0);
+    check_images("tests/golden/hf/qwen3_next", DTYPE_INT8, 2);
 }
 
 int main(void) {

@@ -21,7 +21,7 @@ struct fixture {
     int vocab;
 };
 
-static void fixture_open(struct fixture *f, const char *folder) {
+static void fixture_open(struct fixture *f, const char *folder, enum dtype kv_dtype) {
     struct error e = {0};
     struct model_options o = {.convert = true, .dtype = DTYPE_F32};
     struct session_limits limits = {.max_sessions = 2,
@@ -29,7 +29,7 @@ static void fixture_open(struct fixture *f, const char *folder) {
                                     .max_step_rows = SLICE,
                                     .max_logit_rows = SLICE,
                                     .max_neighbors = 2,
-                                    .kv_dtype = DTYPE_F32};
+                                    .kv_dtype = kv_dtype};
     if (backend_open(&f->backend, "cpu", &(struct backend_options){0}, &e) ||
         comm_open_single(&f->comm, &e) ||
         model_open(&f->model, folder, f->backend, f->comm, &o, &e) ||
@@ -67,12 +67,12 @@ static void read_rows(struct fixture *f, struct session *s, const int32_t *token
 
 /* Two texts that are alike up to CHANGED, read one after the other in one session, and the second
  * by itself. */
-static void check(const char *folder, bool keeps) {
+static void check(const char *folder, enum dtype kv_dtype, bool keeps) {
     struct fixture f;
     struct session *s = NULL, *alone = NULL;
     struct error e = {0};
     int32_t first[ROWS], second[ROWS];
-    fixture_open(&f, folder);
+    fixture_open(&f, folder, kv_dtype);
     float *again = malloc((size_t)f.vocab * sizeof *again),
           *expected = malloc((size_t)f.vocab * sizeof *expected);
     struct grid grid = grid_make(GRID_END, ROWS, max_int(8, model_info(f.model)->chunk_length));
@@ -100,14 +100,15 @@ static void check(const char *folder, bool keeps) {
 
 static void test_decoders(void **state) {
     (void)state;
-    check("tests/golden/hf/llama", true);
-    check("tests/golden/hf/qwen2_window", true);
-    check("tests/golden/hf/deepseek_v3", true);
+    check("tests/golden/hf/llama", DTYPE_F32, true);
+    check("tests/golden/hf/llama", DTYPE_INT8, true);
+    check("tests/golden/hf/qwen2_window", DTYPE_F32, true);
+    check("tests/golden/hf/deepseek_v3", DTYPE_F32, true);
 }
 
 static void test_retro(void **state) {
     (void)state;
-    check("tests/golden/retro/case_b", false);
+    check("tests/golden/retro/case_b", DTYPE_F32, false);
 }
 
 int main(void) {

@@ -31,10 +31,11 @@ struct sequence {
     float *logits; /* [length, V], rows filled as they are computed */
 };
 
+/* Keys and values of that type, and weights; beside int8 keys weights of f32. */
 static void fixture_open(struct fixture *f, const char *folder, enum dtype dtype,
                          int max_step_rows) {
     struct error e = {0};
-    struct model_options o = {.convert = true, .dtype = dtype};
+    struct model_options o = {.convert = true, .dtype = dtype == DTYPE_INT8 ? DTYPE_F32 : dtype};
     if (backend_open(&f->backend, "cpu", &(struct backend_options){0}, &e) ||
         comm_open_single(&f->comm, &e) ||
         model_open(&f->model, folder, f->backend, f->comm, &o, &e))
@@ -188,6 +189,8 @@ static void test_batch_is_bitwise_alone(void **state) {
     check_folder("tests/golden/retro/case_e_legacy_raw_gate", DTYPE_F32);
     check_folder("tests/golden/retro/case_a", DTYPE_BF16);
     check_folder("tests/golden/retro/case_b", DTYPE_F16);
+    check_folder("tests/golden/retro/case_a", DTYPE_INT8);
+    check_folder("tests/golden/retro/case_c", DTYPE_INT8);
 }
 
 /* Windows, two rotary tables, norms of heads and after branches, soft-caps, parallel branches,
@@ -215,6 +218,11 @@ static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     check_folder("tests/golden/hf/granite_hybrid", DTYPE_F32);
     check_folder("tests/golden/hf/granite_hybrid_rope", DTYPE_BF16);
     check_folder("tests/golden/hf/nemotron_h_moe", DTYPE_F32);
+    check_folder("tests/golden/hf/gemma2", DTYPE_INT8);
+    check_folder("tests/golden/hf/llama", DTYPE_INT8);
+    check_folder("tests/golden/hf/gpt_oss", DTYPE_INT8);
+    check_folder("tests/golden/hf/qwen3_next", DTYPE_INT8);
+    check_folder("tests/golden/hf/granite_hybrid", DTYPE_INT8);
 }
 
 /* A token's latent is all that a layer keeps of it. */

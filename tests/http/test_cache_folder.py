@@ -90,6 +90,21 @@ def test_a_restart_keeps_the_hits(keep, start):
     assert [answer(reply) for reply in ask(start("server.prefix_cache_mb=0"), asked)] == [answer(reply) for reply in began]
 
 
+def test_files_of_another_type_of_keys(keep):
+    """Rows of int8 come back from files as they were, and are no rows for a server that keeps others."""
+    prompt, narrow = [ids(400)], "model.cache_dtype=int8"
+    first = keep(narrow)
+    began = first.complete(prompt, max_tokens=40, **PLAIN)
+    settled(first)
+    stop(first)
+    again = keep(narrow)
+    restarted = again.complete(prompt, max_tokens=40, **PLAIN)
+    assert answer(restarted) == answer(began) and cached(restarted) == 399
+    stop(again)
+    other = keep()
+    assert cached(other.complete(prompt, max_tokens=40, **PLAIN)) == 0
+
+
 def test_folder_and_files_are_the_owners(keep, rows):
     server = keep()
     server.complete([ids(300)], max_tokens=2, **PLAIN)

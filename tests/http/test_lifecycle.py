@@ -464,6 +464,28 @@ def test_memory_counts_what_is_retrieved_from(server, config):
         assert words in failed.stderr, failed.stderr
 
 
+def test_int8_keys_are_for_the_cpu(config):
+    for more in ((), ("--check-config",)):
+        failed = run("--config", config, "--set", "model.cache_dtype=int8", "--set", "model.device=cuda:0", *more)
+        assert failed.returncode == 1 and "cuda" in failed.stderr
+    assert "set model.cache_dtype to auto" in failed.stderr
+    assert run("--config", config, "--set", "model.cache_dtype=int8", "--check-config").returncode == 0
+    failed = run("--config", config, "--set", "model.cache_dtype=int4", "--check-config")
+    assert failed.returncode == 1 and "auto, f32, f16, bf16, int8" in failed.stderr, failed.stderr
+
+
+def test_int8_keys_take_half_the_memory(start):
+    """Numbers of keys and values; the rows that condition the neighbour encoder stay as they are."""
+    of = {}
+    for dtype in ("f16", "int8"):
+        server = start(f"model.cache_dtype={dtype}")
+        of[dtype] = int(re.search(r"the cache has (\d+) bytes a token", server.log.read_text())[1])
+        assert len(server.complete(["The"], max_tokens=4)["choices"]) == 1
+    layers, heads, head_dim, hidden = 12, 4, 64, 256
+    assert of["f16"] == 2 * layers * heads * head_dim * 2 + 4 * hidden
+    assert of["int8"] == 2 * layers * heads * (head_dim + 2) + 4 * hidden
+
+
 def test_check_config_looks_for_what_is_named(config, tmp_path):
     sets = {"model.path": tmp_path / "gone", "retrieval.collection": tmp_path, "retrieval.embedder": tmp_path / "config"}
     (tmp_path / "config").write_text("no folder")

@@ -383,7 +383,7 @@ static void test_an_abandoned_step(void **state) {
 
 /* A text read twice, and once more with another end, in a pool that keeps rows or keeps none; the
  * hash of all last rows' logits. */
-static uint64_t run_reusing(int size, int stages, int kept_blocks) {
+static uint64_t run_reusing(int size, int stages, enum dtype kv_dtype, int kept_blocks) {
     enum { ROWS = 300, CHUNKS = ROWS / 4 + 1, VOCAB = 512 };
     static struct neighbor_tokens sets[CHUNKS];
     static int32_t tokens[ROWS], found[2 * 16 + CHUNKS];
@@ -404,7 +404,7 @@ static uint64_t run_reusing(int size, int stages, int kept_blocks) {
                                     .max_step_rows = ROWS,
                                     .max_logit_rows = 1,
                                     .max_neighbors = 2,
-                                    .kv_dtype = DTYPE_F32,
+                                    .kv_dtype = kv_dtype,
                                     .kept_blocks = kept_blocks};
     assert_int_equal(session_pool_open(&pool, o.model, &limits, &e), STATUS_OK);
     for (size_t i = 0; i < ARRAY_COUNT(found); i++) found[i] = (int32_t)(i * 7 % 100);
@@ -440,7 +440,11 @@ static void test_reused_rows(void **state) {
     (void)state;
     for (int size = 1; size <= 2; size++)
         for (int stages = 1; stages <= 3; stages++)
-            assert_int_equal(run_reusing(size, stages, 10), run_reusing(size, stages, 0));
+            for (int narrow = 0; narrow <= 1; narrow++) {
+                enum dtype kv_dtype = narrow ? DTYPE_INT8 : DTYPE_F32;
+                assert_int_equal(run_reusing(size, stages, kv_dtype, 10),
+                                 run_reusing(size, stages, kv_dtype, 0));
+            }
 }
 
 int main(void) {

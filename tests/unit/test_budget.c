@@ -83,6 +83,39 @@ static void test_measure_is_what_opening_takes(void **state) {
     backend_close(b);
 }
 
+/* Int8 keys and values take half of f16's bytes and a scale for each head; what is measured is what
+ * is taken; and who has too little memory is told of them. */
+static void test_narrow_cache(void **state) {
+    (void)state;
+    struct session_limits wide = usual, narrow = usual;
+    struct backend *b = open_device(SIZE_MAX);
+    struct session_bytes of_wide, of_narrow;
+    struct session_pool *pool;
+    struct comm *c;
+    struct model *m;
+    struct error e = {0};
+    narrow.kv_dtype = DTYPE_INT8;
+    assert_int_equal(comm_open_single(&c, NULL), STATUS_OK);
+    assert_int_equal(model_open(&m, folder, b, c, &(struct model_options){0}, &e), STATUS_OK);
+    assert_true(model_info(m)->cache_narrows);
+    assert_int_equal(session_pool_measure(&of_wide, m, &wide, &e), STATUS_OK);
+    assert_int_equal(session_pool_measure(&of_narrow, m, &narrow, &e), STATUS_OK);
+    /* The rows that condition the neighbour encoder stay f32. */
+    size_t rows = 3 * ATTENTION_BLOCK, normed = rows * (size_t)model_info(m)->hidden * 4;
+    size_t halves = of_wide.cache - normed, bytes = of_narrow.cache - normed,
+           head_dim = (size_t)model_info(m)->head_dim;
+    assert_int_equal(bytes, halves / 2 + halves / head_dim);
+    assert_int_equal(of_narrow.cross, of_wide.cross);
+    device.asked = 0;
+    assert_int_equal(session_pool_open(&pool, m, &narrow, &e), STATUS_OK);
+    assert_int_equal(session_pool_bytes(pool), device.asked);
+    session_pool_close(pool);
+    model_close(m);
+    device.asked = 0;
+    comm_close(c);
+    backend_close(b);
+}
+
 /* A rank keeps a part of the parameters, and knows how many there are in all. */
 static void test_parameters_of_ranks(void **state) {
     (void)state;
@@ -141,10 +174,12 @@ static enum status check(struct session_limits limits, size_t available, int ran
 /* The option of the largest part is named. */
 static void test_too_little_memory(void **state) {
     (void)state;
-    struct session_limits many = usual, steps = usual, neighbors = usual;
+    struct session_limits many = usual, narrow, steps = usual, neighbors = usual;
     many.max_sessions = 1 << 12;
     many.max_step_rows += many.max_sessions;
     many.max_tokens = 1 << 14;
+    narrow = many;
+    narrow.kv_dtype = DTYPE_INT8;
     steps.max_step_rows = 1 << 20;
     steps.max_neighbors = 1;
     neighbors.max_neighbors = 4096;
@@ -152,11 +187,14 @@ static void test_too_little_memory(void **state) {
         const struct session_limits *limits;
         size_t available;
         const char *words;
-    } cases[] = {
-        {&many, (size_t)1 << 30, "lower server.max_sequences (4096) or server.max_context (16384)"},
-        {&steps, (size_t)64 << 20, "lower server.max_step_tokens (1048573)"},
-        {&neighbors, (size_t)4 << 20, "lower retrieval.max_neighbors (4096)"},
-        {&usual, 1 << 10, "available"}};
+    } cases[] = {{&many, (size_t)1 << 30,
+                  "lower server.max_sequences (4096) or server.max_context (16384), or set "
+                  "model.cache_dtype to int8"},
+                 {&narrow, (size_t)1 << 30,
+                  "lower server.max_sequences (4096) or server.max_context (16384)"},
+                 {&steps, (size_t)64 << 20, "lower server.max_step_tokens (1048573)"},
+                 {&neighbors, (size_t)4 << 20, "lower retrieval.max_neighbors (4096)"},
+                 {&usual, 1 << 10, "available"}};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct error e = {0};
         assert_int_equal(check(*cases[i].limits, cases[i].available, 1, &e), STATUS_NO_MEMORY);
@@ -354,6 +392,7 @@ int main(void) {
                                        cmocka_unit_test(test_beside_counts_once),
                                        cmocka_unit_test(test_measure_is_what_opening_takes),
                                        cmocka_unit_test(test_parameters_of_ranks),
+                                       cmocka_unit_test(test_narrow_cache),
                                        cmocka_unit_test(test_too_little_memory),
                                        cmocka_unit_test(test_too_little_memory_for_encoded_prompts),
                                        cmocka_unit_test(test_ranks_share_memory)};

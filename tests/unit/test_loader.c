@@ -301,9 +301,48 @@ static void test_cache_type(void **state) {
         assert_int_equal(model_info(a.model)->dtype, dtypes[i]);
         assert_int_equal(model_info(a.model)->cache_dtype,
                          dtypes[i] == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16);
+        size_t row_bytes = model_info(a.model)->cache_row_bytes;
+        rank_close(&a);
+
+        struct model_options narrow = {.convert = true, .dtype = dtypes[i]};
+        narrow.cache_given = true;
+        narrow.cache_dtype = DTYPE_INT8;
+        rank_open(&a, NULL, c.folder, &narrow);
+        const struct model_info *info = model_info(a.model);
+        size_t numbers = row_bytes / (dtypes[i] == DTYPE_F32 ? 4 : 2);
+        assert_int_equal(info->cache_dtype, DTYPE_INT8);
+        assert_int_equal(info->cache_row_bytes, numbers + 2 * numbers / (size_t)info->head_dim);
         rank_close(&a);
     }
     checkpoint_remove(&c);
+}
+
+static void check_refused(const char *folder, struct backend *backend, const char *expected) {
+    struct comm *comm;
+    struct model *model;
+    struct error e = {0};
+    struct model_options options = {
+        .cache_given = true, .cache_dtype = DTYPE_INT8, .check_only = true};
+    assert_int_equal(comm_open_single(&comm, &e), STATUS_OK);
+    assert_int_equal(model_open(&model, folder, backend, comm, &options, &e), STATUS_UNSUPPORTED);
+    if (strstr(e.text, expected) == NULL) fail_msg("%s: no \"%s\"", e.text, expected);
+    assert_non_null(strstr(e.text, "model.cache_dtype"));
+    comm_close(comm);
+}
+
+/* Rows of latents, and devices that do not read int8 keys, are refused before anything is loaded.
+ */
+static void test_int8_cache_refused(void **state) {
+    (void)state;
+    struct backend *backend, elsewhere;
+    assert_int_equal(backend_open(&backend, "cpu", &(struct backend_options){0}, NULL), STATUS_OK);
+    check_refused("tests/golden/hf/deepseek_v3", backend, "latent attention");
+    struct backend_ops ops = *backend->ops;
+    ops.name = "cuda";
+    elsewhere = *backend;
+    elsewhere.ops = &ops;
+    check_refused("tests/golden/hf/llama", &elsewhere, "kernels of cuda");
+    backend_close(backend);
 }
 
 /* The backend quantises nothing, so an option that asks for it is an error. */
@@ -596,6 +635,7 @@ int main(void) {
         cmocka_unit_test(test_share_of_a_block),
         cmocka_unit_test(test_widening),
         cmocka_unit_test(test_cache_type),
+        cmocka_unit_test(test_int8_cache_refused),
         cmocka_unit_test(test_no_quantising_at_load),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_parts_of_different_types),

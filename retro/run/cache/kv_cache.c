@@ -19,10 +19,11 @@ enum status kv_cache_measure(struct kv_cache *cache, const struct model *model, 
     *cache = (struct kv_cache){.model = model, .n_blocks = n_blocks};
     const struct stack *stack = model_decoder(cache->model);
     int rows = n_blocks * ATTENTION_BLOCK, cols = stack->kv_heads.n * stack->dims.head_dim;
-    int layers = count_layers(cache);
-    size_t row =
-        (size_t)stack_cache_parts(stack) * (size_t)layers * (size_t)cols * dtype_bytes(dtype);
+    CHECK(dtype != DTYPE_INT8 || stack_cache_parts(stack) > 1);
+    size_t row = (size_t)stack_cache_parts(stack) * (size_t)count_layers(cache) *
+                 cache_row_bytes(dtype, (size_t)stack->kv_heads.n, (size_t)stack->dims.head_dim);
     cache->k = cache->v = tensor_make(NULL, dtype, rows, cols);
+    cache->k_scales = cache->v_scales = tensor_make(NULL, DTYPE_BF16, rows, stack->kv_heads.n);
     cache->normed = tensor_make(NULL, DTYPE_F32, rows, stack->dims.hidden);
     size_t normed = encodes(model) ? (size_t)stack->dims.hidden * sizeof(float) : 0;
     cache->normed_bytes = (size_t)rows * normed;
@@ -30,15 +31,43 @@ enum status kv_cache_measure(struct kv_cache *cache, const struct model *model, 
     return error_set(e, STATUS_NO_MEMORY, "key/value cache does not fit the address space");
 }
 
+static size_t layer_bytes(const struct tensor *part) {
+    return (size_t)part->rows * (size_t)part->cols * dtype_bytes(part->dtype);
+}
+
+/* Where a part of all layers is, and what comes behind it. */
+static char *place_part(const struct kv_cache *cache, struct tensor *part, char *at) {
+    part->data = at;
+    return at + (size_t)count_layers(cache) * layer_bytes(part);
+}
+
+static void place_parts(struct kv_cache *cache) {
+    char *at = place_part(cache, &cache->k, cache->memory);
+    if (stack_cache_parts(model_decoder(cache->model)) > 1)
+        at = place_part(cache, &cache->v, at);
+    else
+        cache->v.data = cache->k.data;
+    if (cache->k.dtype == DTYPE_INT8) {
+        at = place_part(cache, &cache->k_scales, at);
+        at = place_part(cache, &cache->v_scales, at);
+    }
+    if (cache->normed_bytes > 0) cache->normed.data = at;
+}
+
+int kv_cache_parts(const struct kv_cache *cache, struct tensor parts[KV_CACHE_PARTS]) {
+    const struct tensor all[KV_CACHE_PARTS] = {cache->k, cache->v, cache->k_scales,
+                                               cache->v_scales};
+    int n = stack_cache_parts(model_decoder(cache->model));
+    if (cache->k.dtype == DTYPE_INT8) n = KV_CACHE_PARTS;
+    for (int i = 0; i < n; i++) parts[i] = all[i];
+    return n;
+}
+
 enum status kv_cache_open(struct kv_cache *cache, struct error *e) {
     size_t bytes = cache->bytes > 0 ? cache->bytes : 1; /* a stage may have no attention */
     if (backend_alloc(cache->model->backend, &cache->memory, bytes, "the key/value cache", e))
         return e->status;
-    cache->k.data = cache->memory;
-    size_t parts = (size_t)stack_cache_parts(model_decoder(cache->model)),
-           part = (cache->bytes - cache->normed_bytes) / parts;
-    cache->v.data = (char *)cache->memory + (parts - 1) * part;
-    if (cache->normed_bytes > 0) cache->normed.data = (char *)cache->memory + parts * part;
+    place_parts(cache);
     cache->free_blocks = xmalloc((size_t)cache->n_blocks * sizeof *cache->free_blocks);
     for (int i = 0; i < cache->n_blocks; i++) cache->free_blocks[i] = cache->n_blocks - 1 - i;
     cache->n_free = cache->n_blocks;
@@ -74,21 +103,21 @@ static void copy_rows(const struct kv_cache *cache, struct tensor all, const int
 
 void kv_cache_copy(const struct kv_cache *cache, int32_t from, int32_t to, int rows) {
     const struct portion *kept = &model_decoder(cache->model)->kept;
+    struct tensor parts[KV_CACHE_PARTS];
     int32_t places[ATTENTION_BLOCK];
+    int n = kv_cache_parts(cache, parts);
     for (int i = 0; i < rows; i++) places[i] = from * ATTENTION_BLOCK + i;
     for (int i = kept->first; i < kept->first + kept->n; i++) {
         if (model_decoder(cache->model)->layers[i].spec.mixer != MIXER_ATTENTION) continue;
-        copy_rows(cache, kv_cache_layer(cache, cache->k, i), places, to, rows);
-        if (stack_cache_parts(model_decoder(cache->model)) > 1)
-            copy_rows(cache, kv_cache_layer(cache, cache->v, i), places, to, rows);
+        for (int part = 0; part < n; part++)
+            copy_rows(cache, kv_cache_layer(cache, parts[part], i), places, to, rows);
     }
     if (cache->normed.data) copy_rows(cache, cache->normed, places, to, rows);
 }
 
-/* Keys, or values, of this rank's layer `place` among those that have attention. */
+/* A part of this rank's layer `place` among those that have attention. */
 static struct tensor nth_layer(struct tensor first, int place) {
-    size_t one = (size_t)first.rows * (size_t)first.cols * dtype_bytes(first.dtype);
-    first.data = (char *)first.data + (size_t)place * one;
+    first.data = (char *)first.data + (size_t)place * layer_bytes(&first);
     return first;
 }
 
@@ -104,9 +133,10 @@ struct tensor kv_cache_layer(const struct kv_cache *cache, struct tensor first, 
 
 /* One tensor of the cache's, which has a part of every row. */
 static int list_parts(const struct kv_cache *cache, int i, struct tensor *part) {
-    int parts = stack_cache_parts(model_decoder(cache->model)), n = parts * count_layers(cache);
+    struct tensor parts[KV_CACHE_PARTS];
+    int n_parts = kv_cache_parts(cache, parts), n = n_parts * count_layers(cache);
     if (i < n)
-        *part = nth_layer(i % parts ? cache->v : cache->k, i / parts);
+        *part = nth_layer(parts[i % n_parts], i / n_parts);
     else
         *part = cache->normed;
     return n + (cache->normed.data != NULL);

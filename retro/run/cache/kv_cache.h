@@ -3,7 +3,10 @@
  * reached is never touched.
  *
  * Rows of latent attention (struct latent_dims) are keys and values at once: k and v are the same
- * memory.
+ * memory, and never int8 (model_options).
+ *
+ * Int8 keys and values have a scale for each row and key head, in tensors of their own that the
+ * same blocks cut.
  *
  * On the stage of a Retro model's neighbour encoder a row of the cache has one more part: the
  * decoder's row as the first retro layer normed it, which conditions the encoder when the row's
@@ -17,6 +20,8 @@ struct kv_cache {
     const struct model *model;
     struct tensor k, v; /* of this rank's first decoder layer: [n_blocks * ATTENTION_BLOCK, G h];
                            others lie behind */
+    struct tensor k_scales, v_scales; /* likewise, bf16 [n_blocks * ATTENTION_BLOCK, G]; data NULL
+                                         where k and v are not int8 */
     void *memory;
     struct tensor
         normed; /* [n_blocks * ATTENTION_BLOCK, d] f32; data NULL where this rank does not encode */
@@ -54,12 +59,18 @@ void kv_cache_copy(const struct kv_cache *cache, int32_t from, int32_t to, int r
 
 /* All rows of the block become zeros, on this rank. */
 void kv_cache_wipe(const struct kv_cache *cache, int32_t block);
-/* The rows of a block as bytes: layer by layer keys, then values, of rows [0, rows); then the
- * normed rows. kv_cache_get reads a block that nobody writes, beside steps of other blocks where
- * the device's memory is the host's. kv_cache_put takes rows [0, rows) of an image of n rows. */
+/* The tensors that a layer's rows are in: keys, values, scales of keys, scales of values, in this
+ * order. Fills in those of the first layer; returns how many there are. */
+enum { KV_CACHE_PARTS = 4 };
+int kv_cache_parts(const struct kv_cache *cache, struct tensor parts[KV_CACHE_PARTS]);
+
+/* The rows of a block as bytes: layer by layer its parts, of rows [0, rows); then the normed rows.
+ * kv_cache_get reads a block that nobody writes, beside steps of other blocks where the device's
+ * memory is the host's. kv_cache_put takes rows [0, rows) of an image of n rows. */
 size_t kv_cache_image_bytes(const struct kv_cache *cache, int rows);
 void kv_cache_get(const struct kv_cache *cache, int32_t block, int rows, char *image);
 void kv_cache_put(const struct kv_cache *cache, int32_t block, int rows, const char *image, int n);
 
-/* Keys, or values, of one decoder layer that this rank keeps and that has attention. */
+/* A part of one decoder layer that this rank keeps and that has attention, of `first`, which is
+ * that of the first one. */
 struct tensor kv_cache_layer(const struct kv_cache *cache, struct tensor first, int layer);

@@ -13,7 +13,7 @@ struct session_limits {
     int max_draft_rows;   /* of these, rows that there is room for because of drafts alone */
     int max_logit_rows;   /* rows of logits in one step */
     int max_neighbors;    /* k of any chunk */
-    enum dtype kv_dtype;  /* F32, F16 or BF16 */
+    enum dtype kv_dtype;  /* F32, F16, BF16 or INT8 */
     int micro_batch_rows; /* over stages: rows of a step above which its sequences are done in turn;
                              0: never */
     int max_source; /* ids of the text that one session's encoder reads; 0 for models without */
@@ -26,3 +26,9 @@ struct session_limits {
                         no rows are taken over */
     int max_shares;  /* groups of keys whose shares of a row's attention are told; 0: none are */
 };
+
+/* The type of what cross attention reads, which does not grow with a text: int8 would save
+ * little. */
+static inline enum dtype limits_cross_dtype(const struct session_limits *limits) {
+    return limits->kv_dtype == DTYPE_INT8 ? DTYPE_F16 : limits->kv_dtype;
+}

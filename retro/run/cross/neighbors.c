@@ -38,8 +38,10 @@ enum status neighbors_measure(struct neighbors *nb, struct cross_cache *cache,
     nb->max_chunks = min_int(max_closings, max_int(1, rows / nb->r));
     size_t kv = 2 * (size_t)kv_columns(nb), hidden = (size_t)encoder_of(nb)->dims.hidden;
     nb->memory_bytes = (size_t)nb->max_chunks * (size_t)nb->m * (hidden + kv) * sizeof(float);
-    struct cross_cache_sizes sizes = {
-        .n_slots = n_slots, .slot_rows = slot_rows, .group_rows = rows, .dtype = limits->kv_dtype};
+    struct cross_cache_sizes sizes = {.n_slots = n_slots,
+                                      .slot_rows = slot_rows,
+                                      .group_rows = rows,
+                                      .dtype = limits_cross_dtype(limits)};
     if (cross_cache_measure(cache, model, &sizes, e) ||
         encoder_group_measure(&nb->group, model, rows, e))
         return e->status;

@@ -20,7 +20,7 @@ enum status sources_measure(struct sources *sources, struct cross_cache *cache,
     struct cross_cache_sizes sizes = {.n_slots = limits->max_sessions,
                                       .slot_rows = limits->max_source,
                                       .group_rows = rows,
-                                      .dtype = limits->kv_dtype};
+                                      .dtype = limits_cross_dtype(limits)};
     if (cross_cache_measure(cache, model, &sizes, e) ||
         encoder_group_measure(&sources->group, model, rows, e))
         return e->status;

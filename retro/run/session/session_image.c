@@ -48,6 +48,8 @@ static size_t state_move(const struct image_part *part, const struct session *se
 static void image_move(const struct session *session, char *image, part_function *move) {
     const struct session_pool *pool = session->pool;
     const struct portion *kept = &pool->model->stacks[STACK_DECODER].kept;
+    struct tensor parts[KV_CACHE_PARTS];
+    int n_parts = kv_cache_parts(&pool->cache, parts);
     struct image_part part = {.backend = pool->model->backend,
                               .blocks = &session->blocks,
                               .n = session->length,
@@ -58,11 +60,10 @@ static void image_move(const struct session *session, char *image, part_function
             continue;
         }
         if (pool->model->stacks[STACK_DECODER].layers[i].spec.mixer == MIXER_NONE) continue;
-        part.rows = kv_cache_layer(&pool->cache, pool->cache.k, i);
-        part.bytes += part_move(part, move);
-        if (stack_cache_parts(&pool->model->stacks[STACK_DECODER]) == 1) continue;
-        part.rows = kv_cache_layer(&pool->cache, pool->cache.v, i);
-        part.bytes += part_move(part, move);
+        for (int j = 0; j < n_parts; j++) {
+            part.rows = kv_cache_layer(&pool->cache, parts[j], i);
+            part.bytes += part_move(part, move);
+        }
     }
 }
 
@@ -92,6 +93,7 @@ enum status session_image_put(struct session *session, const int32_t *ids, int n
     if (pool->states.model) session->state.own = state_cache_take(&pool->states);
     image_move(session, (char *)(uintptr_t)image, part_put);
     if (backend_sync(pool->model->backend, e)) return e->status;
-    for (int i = 0; i < n; i++) learn_row(session, ids[i], NULL, NULL);
+    for (int i = 0; i < n && prefix_tree_keeps(&pool->tree); i++)
+        learn_row(session, ids[i], NULL, NULL);
     return STATUS_OK;
 }

@@ -284,6 +284,14 @@ static void leave_shares(struct session_pool *pool, struct tensor shares) {
         comm_allreduce_sum(model->comm, model->backend, shares);
 }
 
+static void enter_layer_cache(const struct kv_cache *cache, int layer, struct pass_cache *pass) {
+    pass->k = kv_cache_layer(cache, cache->k, layer);
+    pass->v = kv_cache_layer(cache, cache->v, layer);
+    if (cache->k_scales.data == NULL) return;
+    pass->k_scales = kv_cache_layer(cache, cache->k_scales, layer);
+    pass->v_scales = kv_cache_layer(cache, cache->v_scales, layer);
+}
+
 /* Returns early when nobody waits for the step any more. */
 static void run_layers(struct session_pool *pool, struct tensor told) {
     const struct model *model = pool->model;
@@ -311,8 +319,7 @@ static void run_layers(struct session_pool *pool, struct tensor told) {
         if (mixer_keeps_state(stack->layers[i].spec.mixer)) {
             pass.states = states_of(pool, i);
         } else if (stack->layers[i].spec.mixer == MIXER_ATTENTION) {
-            pass.cache.k = kv_cache_layer(&pool->cache, pool->cache.k, i);
-            pass.cache.v = kv_cache_layer(&pool->cache, pool->cache.v, i);
+            enter_layer_cache(&pool->cache, i, &pass.cache);
         }
         layer_forward(&pass, &stack->layers[i]);
     }

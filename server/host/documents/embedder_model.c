@@ -24,7 +24,7 @@ enum { CPU_ROWS = 256, GPU_ROWS = 2048 };
 
 static struct encoder_options options_of(const struct config *config) {
     return (struct encoder_options){
-        .model = model_options_of(config->retrieval.embedder_dtype),
+        .model = model_options_of(config->retrieval.embedder_dtype, MODEL_DTYPE_AUTO),
         .max_rows = strcmp(config->model.device, "cpu") == 0 ? CPU_ROWS : GPU_ROWS,
         .max_tokens = config->retrieval.embedder_tokens};
 }

@@ -16,11 +16,11 @@ struct reranker_model {
 enum { RERANKER_CPU_ROWS = 256, RERANKER_GPU_ROWS = 2048 };
 
 static struct encoder_options reranker_options(const struct config *config) {
-    return (struct encoder_options){.model = model_options_of(config->retrieval.embedder_dtype),
-                                    .max_rows = strcmp(config->model.device, "cpu") == 0
-                                                    ? RERANKER_CPU_ROWS
-                                                    : RERANKER_GPU_ROWS,
-                                    .max_tokens = config->retrieval.reranker_tokens};
+    return (struct encoder_options){
+        .model = model_options_of(config->retrieval.embedder_dtype, MODEL_DTYPE_AUTO),
+        .max_rows =
+            strcmp(config->model.device, "cpu") == 0 ? RERANKER_CPU_ROWS : RERANKER_GPU_ROWS,
+        .max_tokens = config->retrieval.reranker_tokens};
 }
 
 static enum status reranker_score(void *self, const struct embed_request *embed_request,

@@ -154,9 +154,10 @@ static enum status add_sessions(struct budget_parts *parts, const struct model *
     if (session_pool_measure(&bytes, model, limits, e))
         return error_prefix(e, "server.max_sequences, max_context, max_step_tokens%s",
                             model_info(model)->chunk_length ? " and retrieval.max_neighbors" : "");
+    bool narrows = model_info(model)->cache_narrows && limits->kv_dtype != DTYPE_INT8;
     budget_add(parts, (struct budget_part){.name = "cache", .bytes = bytes.cache},
-               "lower server.max_sequences (%d) or server.max_context (%d)", sequences,
-               limits->max_tokens);
+               "lower server.max_sequences (%d) or server.max_context (%d)%s", sequences,
+               limits->max_tokens, narrows ? ", or set model.cache_dtype to int8" : "");
     if (bytes.states > 0)
         budget_add(parts, (struct budget_part){.name = "states", .bytes = bytes.states},
                    "lower server.max_sequences (%d)", sequences);

@@ -46,6 +46,7 @@ static const char *choose_device(const struct config *config, const struct comm 
 /* Options that a rank takes from its own configuration, and that must be rank 0's. */
 static const char *const shared_options[] = {
     "model.dtype",
+    "model.cache_dtype",
     "parallel.timeout",
     "parallel.micro_batch_rows",
     "retrieval.k",
@@ -93,7 +94,8 @@ static enum status check_use(const struct opened_model *model, const struct conf
                              struct error *e) {
     if (use && use->start && model->comm->world->rank == 0 && use->start(use->context, e))
         return e->status;
-    return budget_check(folder, model->backend, model->comm, model_options_of(config->model.dtype),
+    return budget_check(folder, model->backend, model->comm,
+                        model_options_of(config->model.dtype, config->model.cache_dtype),
                         use ? use->budget : NULL, e);
 }
 
@@ -103,7 +105,8 @@ static enum status open_rank(struct opened_model *model, const struct config *co
                              struct error *e) {
     char device[32];
     struct backend_options options = {.threads = threads};
-    struct model_options model_options = model_options_of(config->model.dtype);
+    struct model_options model_options =
+        model_options_of(config->model.dtype, config->model.cache_dtype);
     enum status status = backend_open(
         &model->backend, choose_device(config, model->comm, device, sizeof device), &options, e);
     if (comm_agree(model->comm->world, status, e)) return e->status;

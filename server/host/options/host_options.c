@@ -10,6 +10,9 @@
 static const struct json_choice dtypes[] = {{"auto", MODEL_DTYPE_AUTO}, {"f32", MODEL_DTYPE_F32},
                                             {"f16", MODEL_DTYPE_F16},   {"bf16", MODEL_DTYPE_BF16},
                                             {"fp8", MODEL_DTYPE_FP8},   {NULL, 0}};
+static const struct json_choice cache_dtypes[] = {
+    {"auto", MODEL_DTYPE_AUTO}, {"f32", MODEL_DTYPE_F32},   {"f16", MODEL_DTYPE_F16},
+    {"bf16", MODEL_DTYPE_BF16}, {"int8", MODEL_DTYPE_INT8}, {NULL, 0}};
 static const struct json_choice comms[] = {{"auto", COMM_AUTO},
                                            {"single", COMM_SINGLE},
                                            {"threads", COMM_THREADS},
@@ -48,6 +51,10 @@ static const struct option_row model_rows[] = {
     OPTION_CHOICE(struct model_settings, dtype, MODEL_DTYPE_AUTO, dtypes,
                   "type the weights are kept in; auto: as stored; fp8: on GPUs",
                   .hints = dtype_hints),
+    OPTION_CHOICE(
+        struct model_settings, cache_dtype, MODEL_DTYPE_AUTO, cache_dtypes,
+        "type of keys and values in memory; auto: f32 beside f32 weights, else f16; int8: "
+        "half of f16's memory, on the CPU"),
     OPTION_BOOL(struct model_settings, sampling_defaults, true,
                 "requests that do not say get temperature, top_p, min_p, top_k, repetition_penalty "
                 "and no_repeat_ngram_size of "

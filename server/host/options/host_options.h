@@ -18,6 +18,7 @@ struct model_settings {
     char *name;             /* the id that /v1/models shows; empty: the folder's name */
     char *device;           /* "cpu" */
     int dtype;              /* enum model_dtype; auto: as stored */
+    int cache_dtype;        /* enum model_dtype of keys and values */
     bool sampling_defaults; /* requests get those of the folder's generation_config.json */
     int threads;            /* CPU threads of all ranks of this process; 0: as many as it may use */
     struct json_list others; /* of struct other_model */
