@@ -25,6 +25,7 @@ LOAD = {f"load.{name}" for name in ("open", "first_token", "ms_per_gb", "gbps", 
 INDEX = {f"index.{name}" for name in ("build", "rate", "disk", "memory", "search", "search.p99", "recall.1", "recall")}
 QUOTES = {f"quotes.{name}" for name in ("build", "opening", "inside", "outside")}
 SEARCH = {kind: {f"search.{kind}.{queries}" for queries in (1, 8, 64)} for kind in ("flat", "ivf")}
+CACHE = {"decode_f16", "decode_int8", "decode_int8_of_f16"}
 SEQ2SEQ = {f"seq2seq.{name}" for name in ("first", "encode", "decode")}
 TOWER = {"tower.pictures", "tower.first"}
 PEERS = {"pp64", "pp512", "tg64", "batch16.pp", "batch16.tg"}
@@ -95,6 +96,7 @@ def test_figures_of_a_model(dtype, bytes_a_weight, sequences, prompt):
         (ROOFLINE, ("roofline", "--threads", 1)),
         (DECODE, ("decode", "--tokens", 4, "--model", "s-q8_0", CASE)),
         (PREFILL, ("prefill", "--prompt", 9, "--threads", 1, CASE)),
+        (CACHE, ("cache", "--prompt", 700, "--tokens", 3, "--rounds", 2, "--threads", 1, ROOT / "tests/golden/hf/llama")),
         (RETRIEVAL, ("retrieval", "--chunks", 300, "--tokens", 8, "--sequences", 4, "--threads", 1, CASE)),
         (SEQ2SEQ, ("seq2seq", "--sequences", 3, "--prompt", 200, "--tokens", 5, "--threads", 1, T5)),
         (TOWER, ("tower", "--sequences", 3, "--pixels", 28, "--prompt", 5, "--threads", 1, LLAVA)),

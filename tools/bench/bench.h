@@ -149,6 +149,7 @@ enum status bench_linear(const struct bench_options *options, struct error *e);
 enum status bench_decode(const struct bench_options *options, struct error *e);
 enum status bench_prefill(const struct bench_options *options, struct error *e);
 enum status bench_batch(const struct bench_options *options, struct error *e);
+enum status bench_cache(const struct bench_options *options, struct error *e);
 enum status bench_seq2seq(const struct bench_options *options, struct error *e);
 enum status bench_tower(const struct bench_options *options, struct error *e);
 enum status bench_peers(const struct bench_options *options, struct error *e);

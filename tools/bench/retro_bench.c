@@ -31,6 +31,11 @@ static const struct bench_command commands[] = {
      LOAD_OPTIONS, 0, 1, bench_prefill},
     {"batch", "32 tokens each of 16 sequences, after 16 of prompt; FOLDER/config.json is a shape",
      LOAD_OPTIONS, 0, 1, bench_batch},
+    {"cache",
+     "16 tokens behind 8000 others, with keys and values of f16 and int8 by turns; "
+     "FOLDER/config.json is a shape",
+     MODEL_OPTIONS | BENCH_OPTION_PROMPT | BENCH_OPTION_TOKENS | BENCH_OPTION_ROUNDS, 0, 1,
+     bench_cache},
     {"seq2seq",
      "64 tokens of one sequence that reads a source of 128 tokens; FOLDER/config.json is a T5's "
      "shape",
