@@ -45,6 +45,18 @@ struct block_place {
     int row, strip;
 };
 
+#ifndef QUADS_BY_ELEMENT
+/* sum + the products of a quad of weights with quad `quad` of the values x. */
+ALWAYS_INLINE struct ints int8_quad_add(struct ints sum, struct quads w, const int8_t *x,
+                                        int quad) {
+    return int8_add(sum, w, x + quad * QUAD);
+}
+ALWAYS_INLINE struct ints int4_quad_add(struct ints sum, __typeof__(load_quads(NULL)) w,
+                                        const int8_t *x, int quad) {
+    return int4_add(sum, w, x + quad * QUAD);
+}
+#endif
+
 /* The scales and values of one strip at one block. */
 struct block_at {
     const uint16_t *scales;
@@ -153,7 +165,7 @@ ALWAYS_INLINE void block_int8(struct block_sums *sums, const struct input_block 
         for (int r = 0; r < form.rows; r++) {
             struct ints *sum = sums->block + r * form.strips;
             for (int s = 0; s < form.strips; s++)
-                sum[s] = int8_add(sum[s], w[s], block[r].q + quad * QUAD);
+                sum[s] = int8_quad_add(sum[s], w[s], block[r].q, quad);
             if (last) add_block(sums, block, &scales, r, form);
         }
     }
@@ -176,8 +188,8 @@ ALWAYS_INLINE void block_int4(struct block_sums *sums, const struct input_block 
         for (int r = 0; r < form.rows; r++) {
             struct ints *sum = sums->block + r * form.strips;
             for (int s = 0; s < form.strips; s++) {
-                sum[s] = int4_add(sum[s], low[s], block[r].q + quad * QUAD);
-                sum[s] = int4_add(sum[s], high[s], block[r].q + (quad + BLOCK_QUADS / 2) * QUAD);
+                sum[s] = int4_quad_add(sum[s], low[s], block[r].q, quad);
+                sum[s] = int4_quad_add(sum[s], high[s], block[r].q, quad + BLOCK_QUADS / 2);
             }
             if (last) add_block(sums, block, &scales, r, form);
         }
@@ -208,8 +220,8 @@ ALWAYS_INLINE void block_mxfp4(struct block_sums *sums, const struct input_block
             for (int i = r * form.strips; i < (r + 1) * form.strips; i++) {
                 const int s = i - r * form.strips;
                 if (first) near[i] = bytes_begin(sums->block[i]);
-                near[i] = int4_add(near[i], low[s], block[r].q + quad * QUAD);
-                near[i] = int4_add(near[i], high[s], block[r].q + (quad + halves) * QUAD);
+                near[i] = int4_quad_add(near[i], low[s], block[r].q, quad);
+                near[i] = int4_quad_add(near[i], high[s], block[r].q, quad + halves);
                 if (last) sums->block[i] = bytes_end(sums->block[i], near[i]);
             }
             if (quad == halves - 1) add_block(sums, block, &scales, r, form);

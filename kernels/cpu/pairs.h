@@ -15,6 +15,7 @@ enum {
     SUPER_OCTETS = SUPER_BLOCK / OCTET,
     PAIR_DEPTH = OCTET / 2, /* bf16 along K of an octet */
     GROUP_PAIRS = 4,        /* the most pairs that a kernel takes at once */
+    BOTH_TWICE = 4,         /* a number of each row, in a register of sums of two columns */
     SUM_BITS = 7            /* of a sum of a part's q that fit `low` */
 };
 
@@ -23,8 +24,8 @@ union block_pair {
     struct input_block rows[2];
     struct {
         int8_t q[BLOCK_OCTETS][2][OCTET];
-        float scales[2];
-        float sums[2]; /* of int4 only */
+        float scales[BOTH_TWICE];
+        float sums[BOTH_TWICE]; /* of int4 only */
     } joined;
 };
 
@@ -35,7 +36,7 @@ union super_pair {
     struct {
         int8_t q[SUPER_OCTETS][2][OCTET];
         int8_t low[2][SUPER_BLOCKS], high[2][SUPER_BLOCKS];
-        float scales[2];
+        float scales[BOTH_TWICE];
     } joined;
 };
 

@@ -116,9 +116,8 @@ ALWAYS_INLINE void quads_add(struct ints *sums, const struct super_at *at, const
                                : load_quads(at->w[s].values[at->block][quad]);
         for (int r = 0; r < rows; r++)
             for (int s = 0; s < strips; s++)
-                sums[r * strips + s] =
-                    int4_add(sums[r * strips + s], w[s],
-                             at->x[r].q + at->block * QUANTISE_BLOCK + quad * QUAD);
+                sums[r * strips + s] = int4_quad_add(sums[r * strips + s], w[s],
+                                                     at->x[r].q + at->block * QUANTISE_BLOCK, quad);
     }
 }
 

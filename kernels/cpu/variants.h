@@ -46,7 +46,9 @@ void panel_avx512(const struct panel_product *product, int panel);
 void panels_avx512(const struct panel_product *product, int first_tile, int n_tiles);
 void round_avx512bf16(uint16_t *to, const float *from, int n);
 
-void pair_i8mm(const struct pair_product *product, int pair);
+void pair_neon(const struct pair_product *product, int pair);
+void pairs_dotprod(const struct pair_product *product, int first_tile, int n_tiles);
+void super_pairs_dotprod(const struct pair_product *product, int first_tile, int n_tiles);
 void pairs_i8mm(const struct pair_product *product, int first_tile, int n_tiles);
 void super_pairs_i8mm(const struct pair_product *product, int first_tile, int n_tiles);
 void pair_bf16(const struct pair_product *product, int pair);

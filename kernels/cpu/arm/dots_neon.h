@@ -76,17 +76,6 @@ static inline uint8x16_t codes_look_up(uint8x16_t codes) {
     return vqtbl1q_u8(vld1q_u8(shifted), codes);
 }
 
-/* sum + the four products of each column, bytes with a sign. */
-static inline struct ints bytes_dot(struct ints sum, int8x16_t w, int8x16_t x) {
-#ifdef __ARM_FEATURE_DOTPROD
-    return (struct ints){vdotq_s32(sum.v, w, x)};
-#else
-    /* Two products of bytes are at most 2 * 128 * 127 = 32512: a pair fits 16 bits. */
-    int16x8_t low = vmull_s8(vget_low_s8(w), vget_low_s8(x)), high = vmull_high_s8(w, x);
-    return (struct ints){vpadalq_s16(sum.v, vpaddq_s16(low, high))};
-#endif
-}
-
 /* The packed int8 weights are 128 too large. USDOT takes them as they are, and the sum starts with
  * the offset taken off; else their upper bit is turned. */
 struct quads {
@@ -97,9 +86,6 @@ static inline struct quads quads_int8(const uint8_t *p) { return (struct quads){
 static inline struct ints int8_start(const struct input_block *block) {
     return ints_set1(block->offset);
 }
-static inline struct ints int8_add(struct ints sum, struct quads w, const int8_t *x) {
-    return (struct ints){vusdotq_s32(sum.v, w.v, set_quad(x))};
-}
 #else
 static inline struct quads quads_int8(const uint8_t *p) {
     return (struct quads){veorq_u8(load_quads(p), vdupq_n_u8(INT8_OFFSET))};
@@ -108,16 +94,50 @@ static inline struct ints int8_start(const struct input_block *block) {
     (void)block;
     return ints_zero();
 }
-static inline struct ints int8_add(struct ints sum, struct quads w, const int8_t *x) {
-    return bytes_dot(sum, vreinterpretq_s8_u8(w.v), set_quad(x));
-}
 #endif
 
-/* Weights below 64 are the same with a sign and without. */
 static inline struct ints int4_start(void) { return ints_zero(); }
-static inline struct ints int4_add(struct ints sum, uint8x16_t w, const int8_t *x) {
-    return bytes_dot(sum, vreinterpretq_s8_u8(w), set_quad(x));
+
+#ifdef __ARM_FEATURE_DOTPROD
+/* Sixteen values of x in a register are four quads; an instruction names one of them. */
+#define QUADS_BY_ELEMENT
+#define EACH_QUAD(dot, sum, w, x, quad) \
+    switch ((quad) % 4) { \
+        case 0: return (struct ints){dot(sum, w, x, 0)}; \
+        case 1: return (struct ints){dot(sum, w, x, 1)}; \
+        case 2: return (struct ints){dot(sum, w, x, 2)}; \
+        default: return (struct ints){dot(sum, w, x, 3)}; \
+    }
+
+/* sum + the products of a quad of weights with quad `quad` of the values x; `quad` is a constant
+ * where loops are unrolled. Weights below 64 are the same with a sign and without. */
+ALWAYS_INLINE struct ints int4_quad_add(struct ints sum, uint8x16_t w, const int8_t *x,
+                                        const int quad) {
+    const int8x16_t values = vld1q_s8(x + quad / 4 * 16);
+    EACH_QUAD(vdotq_laneq_s32, sum.v, vreinterpretq_s8_u8(w), values, quad)
 }
+ALWAYS_INLINE struct ints int8_quad_add(struct ints sum, struct quads w, const int8_t *x,
+                                        const int quad) {
+#ifdef __ARM_FEATURE_MATMUL_INT8
+    const int8x16_t values = vld1q_s8(x + quad / 4 * 16);
+    EACH_QUAD(vusdotq_laneq_s32, sum.v, w.v, values, quad)
+#else
+    return int4_quad_add(sum, w.v, x, quad);
+#endif
+}
+#else
+/* sum + the four products of each column, bytes with a sign. Two of them are at most 2 * 128 * 127
+ * = 32512: a pair fits 16 bits. */
+static inline struct ints int4_add(struct ints sum, uint8x16_t w, const int8_t *x) {
+    const int8x16_t bytes = vreinterpretq_s8_u8(w), values = set_quad(x);
+    int16x8_t low = vmull_s8(vget_low_s8(bytes), vget_low_s8(values)),
+              high = vmull_high_s8(bytes, values);
+    return (struct ints){vpadalq_s16(sum.v, vpaddq_s16(low, high))};
+}
+static inline struct ints int8_add(struct ints sum, struct quads w, const int8_t *x) {
+    return int4_add(sum, w.v, x);
+}
+#endif
 static inline struct ints int4_finish(struct ints sum) { return sum; }
 
 /* Quads of super-blocks are summed in 32 bits. */

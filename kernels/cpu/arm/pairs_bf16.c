@@ -18,7 +18,7 @@ enum {
 
 /* [step][strip]: two registers of four values of two columns. */
 struct depth_panel {
-    int8_t at[PANEL_STEPS][TILE_STRIPS][STRIP_TWOS][2 * OCTET];
+    int8_t at[PANEL_STEPS][TILE_STRIPS][PAIR_SUMS][2 * OCTET];
 };
 
 /* Steps [first, first + steps) of a tile. */
@@ -55,7 +55,7 @@ ALWAYS_INLINE void group_multiply(struct pair_place place, const struct depth_pa
         UNROLLED
         for (int i = 0; i < pairs; i++) rows[i] = four_of_two(x[i].values);
         for (int s = 0; s < KERNEL_STRIPS; s++)
-            for (int two = 0; two < STRIP_TWOS; two++) {
+            for (int two = 0; two < PAIR_SUMS; two++) {
                 bfloat16x8_t columns = four_of_two(panel->at[step][strip + s][two]);
                 UNROLLED
                 for (int i = 0; i < pairs; i++)
@@ -120,7 +120,7 @@ static void row_round(struct depth_pair *to, int step, const struct linear_args 
 void pair_bf16(const struct pair_product *product, int pair) {
     const struct linear_args *args = product->args;
     if (args->weight->dtype != DTYPE_BF16) {
-        pair_i8mm(product, pair);
+        pair_neon(product, pair);
         return;
     }
     const int step = group_pairs(product, pair / product->group * product->group);

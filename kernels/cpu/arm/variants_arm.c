@@ -25,13 +25,15 @@ const struct cpu_kernels cpu_kernels_neon = {
 const struct cpu_kernels cpu_kernels_dotprod = {
     .supported = has_dotprod,
     PRODUCTS_OF(neon, dotprod),
+    .pair = pair_neon,
+    .pairs = pairs_dotprod,
     KERNELS_OF(dotprod, neon),
 };
 
 const struct cpu_kernels cpu_kernels_i8mm = {
     .supported = has_i8mm,
     PRODUCTS_OF(neon, i8mm),
-    .pair = pair_i8mm,
+    .pair = pair_neon,
     .pairs = pairs_i8mm,
     KERNELS_OF(i8mm, neon),
 };

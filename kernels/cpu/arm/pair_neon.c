@@ -1,0 +1,88 @@
+/* kernels/cpu/arm/pair_neon.c: rounding rows to int8 and joining them in pairs (pairs.h). */
+#include <arm_neon.h>
+
+#include "kernels/cpu/pairs.h"
+#include "kernels/cpu/variants.h"
+
+/* The bytes of both rows, an octet of each by turns. */
+static void octets_join(int8_t to[][2][OCTET], const int8_t *first, const int8_t *second,
+                        int octets) {
+    for (int i = 0; i < octets; i++)
+        vst1q_s8(to[i][0], vcombine_s8(vld1_s8(first + i * OCTET), vld1_s8(second + i * OCTET)));
+}
+
+static void both_put(float to[BOTH_TWICE], int row, float number) {
+    to[row] = to[row + 2] = number;
+}
+
+static void blocks_join(union block_pair *pair, int step, int blocks) {
+    for (int block = 0; block < blocks; block++, pair += step) {
+        const union block_pair from = *pair;
+        octets_join(pair->joined.q, from.rows[0].q, from.rows[1].q, BLOCK_OCTETS);
+        for (int row = 0; row < 2; row++) {
+            both_put(pair->joined.scales, row, from.rows[row].scale);
+            both_put(pair->joined.sums, row, from.rows[row].sum);
+        }
+    }
+}
+
+static void supers_join(union super_pair *pair, int step, int supers) {
+    for (int super = 0; super < supers; super++, pair += step) {
+        const union super_pair from = *pair;
+        octets_join(pair->joined.q, from.rows[0].q, from.rows[1].q, SUPER_OCTETS);
+        for (int row = 0; row < 2; row++) {
+            both_put(pair->joined.scales, row, from.rows[row].scale);
+            for (int part = 0; part < SUPER_BLOCKS; part++) {
+                const int sum = from.rows[row].sums[part];
+                pair->joined.low[row][part] = (int8_t)(sum & ((1 << SUM_BITS) - 1));
+                pair->joined.high[row][part] = (int8_t)(sum >> SUM_BITS);
+            }
+        }
+    }
+}
+
+/* Rounds row `row` of the pair, or puts zeros where there is no such row. */
+static void blocks_round(union block_pair *pair, int step, const struct linear_args *args, int row,
+                         int place) {
+    const enum dtype dtype = args->weight->dtype;
+    const int blocks = args->weight->n_in / dtype_block(dtype);
+    const float *from = row < args->x.rows ? row_f32(args->x, row) : NULL;
+    for (int block = 0; block < blocks; block++, pair += step) {
+        if (from == NULL)
+            pair->rows[place] = (struct input_block){.scale = 0};
+        else
+            quantise_neon(&pair->rows[place], 1, from + block * QUANTISE_BLOCK, 1, dtype);
+    }
+}
+
+_Static_assert(sizeof(union super_pair) == 2 * sizeof(struct super_input),
+               "rows of a pair lie at even steps");
+
+static void supers_round(union super_pair *pair, int step, const struct linear_args *args, int row,
+                         int place) {
+    const enum dtype dtype = args->weight->dtype;
+    const int supers = args->weight->n_in / dtype_block(dtype);
+    if (row < args->x.rows) {
+        quantise_supers_neon(&pair->rows[place], 2 * step, row_f32(args->x, row), supers, dtype);
+        return;
+    }
+    for (int super = 0; super < supers; super++)
+        pair[super * step].rows[place] = (struct super_input){.scale = 0};
+}
+
+void pair_neon(const struct pair_product *product, int pair) {
+    const struct linear_args *args = product->args;
+    const int step = group_pairs(product, pair / product->group * product->group),
+              blocks = (int)pair_blocks(args->weight);
+    void *to = pair_data(product, pair, 0);
+    for (int place = 0; place < 2; place++) {
+        if (dtype_kquant(args->weight->dtype))
+            supers_round(to, step, args, 2 * pair + place, place);
+        else
+            blocks_round(to, step, args, 2 * pair + place, place);
+    }
+    if (dtype_kquant(args->weight->dtype))
+        supers_join(to, step, blocks);
+    else
+        blocks_join(to, step, blocks);
+}
