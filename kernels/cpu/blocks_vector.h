@@ -253,6 +253,28 @@ ALWAYS_INLINE void fetch_block(struct block_fetch *fetch, size_t tile_bytes,
         }
 }
 
+/* Whether few rows fetch a tile's next values from where they are: with Arm's instructions, whose
+ * addresses are a register and a constant, that takes a third of the instructions. */
+#ifdef QUADS_BY_ELEMENT
+enum { FETCHES_BY_PLACE = 1 };
+#else
+enum { FETCHES_BY_PLACE = 0 };
+#endif
+
+/* Fetches values of the tile FETCH_AHEAD bytes behind `at`, its strips' places. The assembly keeps
+ * the compiler from an address of its own for each strip. */
+ALWAYS_INLINE void values_fetch(struct block_at at[TILE_STRIPS], const enum dtype dtype) {
+    const uint16_t *scales = at[0].scales;
+    const uint8_t *values = at[0].values;
+    __asm__("" : "+r"(scales), "+r"(values));
+    for (int s = 0; s < TILE_STRIPS; s++) {
+        at[s].scales = scales + s * LANES;
+        at[s].values = values + s * STRIP_BYTES;
+    }
+    const int lines = dtype == DTYPE_INT8 ? BLOCK_QUADS : BLOCK_QUADS / 2;
+    for (int i = 0; i < lines; i++) __builtin_prefetch(values + FETCH_AHEAD + i * LINE_BYTES, 0, 3);
+}
+
 ALWAYS_INLINE void block_kernel(const struct block_place *place, const struct kernel_form form) {
     const int rows = form.rows, strips = form.strips;
     const enum dtype dtype = form.dtype;
@@ -273,7 +295,10 @@ ALWAYS_INLINE void block_kernel(const struct block_place *place, const struct ke
                 block_at(tile + (size_t)(s / TILE_STRIPS) * tile_bytes,
                          (strips < TILE_STRIPS ? place->strip % TILE_STRIPS : 0) + s % TILE_STRIPS,
                          dtype, b);
-        fetch_block(&fetch, tile_bytes, form);
+        if (FETCHES_BY_PLACE && rows <= FEW_ROWS && strips == TILE_STRIPS && dtype != DTYPE_MXFP4)
+            values_fetch(at, dtype);
+        else
+            fetch_block(&fetch, tile_bytes, form);
         if (dtype == DTYPE_INT8)
             block_int8(&sums, block, at, form);
         else if (dtype == DTYPE_MXFP4)
