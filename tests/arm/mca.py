@@ -2,8 +2,8 @@
 
 usage: mca.py BUILD [--mca llvm-mca-19] [--cpus neoverse-v1 ...]
 
-BUILD is a build for arm64. The inner loop of a kernel is the loop of its object file with the most multiplying
-instructions. llvm-mca (Debian's llvm-19) takes its operands from the first-level cache, so this is what the loop could
+BUILD is a build for arm64. The inner loop of a kernel is the loop of its object file with the multiplying instructions of
+eight rows. llvm-mca (Debian's llvm-19) takes its operands from the first-level cache, so this is what the loop could
 reach and no measurement.
 """
 import argparse
@@ -12,12 +12,13 @@ import pathlib
 import re
 import subprocess
 
-# Object file, function, multiplying instruction; where several loops are alike the longest stands for them.
+# Object file and function, multiplying instruction, and how many of them the loop for eight rows has.
 KERNELS = [
-    ("int8, 8 rows", "pairs_i8mm", "pairs_i8mm", "smmla"),
-    ("Q4_K, 8 rows", "super_pairs_i8mm", "super_pairs_i8mm", "smmla"),
-    ("bf16, 8 rows", "pairs_bf16", "pairs_bf16", "bfmmla"),
-    ("int8, dotprod", "blocks_dotprod", "blocks_dotprod", "sdot"),
+    ("int8, 8 rows", "pairs_i8mm", "smmla", 32),
+    ("Q4_K, 8 rows", "super_pairs_i8mm", "smmla", 32),
+    ("bf16, 8 rows", "pairs_bf16", "bfmmla", 16),
+    ("int8 by SDOT, 8 rows", "pairs_dotprod", "sdot", 64),
+    ("Q4_K by SDOT, 8 rows", "super_pairs_dotprod", "sdot", 64),
 ]
 BRANCH = re.compile(r"\s*([0-9a-f]+):\s+(?:b|b\.\w+|cbn?z|tbn?z)\s+.*?([0-9a-f]+) <")
 PLACE = re.compile(r"\s*([0-9a-f]+):\s+(.*)")
@@ -51,12 +52,10 @@ def loops_of(lines):
         innermost = i
 
 
-def inner_loop(build, name, function, multiply):
-    def multiplies(body):
-        return sum(text.startswith(multiply) for text in body)
-    found = [body for key, lines in code_of(build, name).items() for body in loops_of(lines) if key.startswith(function)]
-    most = max(map(multiplies, found))
-    return min((body for body in found if multiplies(body) == most), key=len), most
+def inner_loop(build, name, multiply, count):
+    """Of loops that are alike, one for each type of weights, the shortest."""
+    found = [body for key, lines in code_of(build, name).items() for body in loops_of(lines) if key.startswith(name)]
+    return min((body for body in found if sum(text.startswith(multiply) for text in body) == count), key=len)
 
 
 def throughput(mca, cpu, text, iterations):
@@ -74,8 +73,8 @@ def main():
     parser.add_argument("--cpus", nargs="+", default=["neoverse-v1", "neoverse-v2", "neoverse-n2", "neoverse-n1", "cortex-a76"])
     arguments = parser.parse_args()
     print("| loop | instructions | multiply | processor | cycles | share of the peak |\n|---|---|---|---|---|---|")
-    for title, name, function, multiply in KERNELS:
-        body, count = inner_loop(arguments.build, name, function, multiply)
+    for title, name, multiply, count in KERNELS:
+        body = inner_loop(arguments.build, name, multiply, count)
         shape = {"smmla": "4s, v1.16b, v2.16b", "bfmmla": "4s, v1.8h, v2.8h", "sdot": "4s, v1.16b, v2.16b"}[multiply]
         # As many of them as the peak needs, none of which waits for another.
         peak = "\n".join(f"{multiply} v{register}.{shape}" for register in range(8, 32))

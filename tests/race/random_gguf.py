@@ -2,6 +2,7 @@
 """A GGUF file of random weights in the shape of a small Llama (245 M parameters), in Q8_0, for races that compare servers.
 
     random_gguf.py FILE
+    random_gguf.py FILE --shape m --layers 2 --type Q4_K      retro-bench's shape m cut to two layers
 
 Speed does not depend on the numbers. All matrices of one shape hold the same random block. Needs the package gguf."""
 import argparse
@@ -9,16 +10,20 @@ import argparse
 import gguf
 import numpy as np
 
-LAYERS, D, HEADS, KV_HEADS, FFN, VOCAB, CONTEXT = 16, 1024, 16, 4, 2816, 32000, 4096
+VOCAB, CONTEXT = 32000, 4096
+SHAPES = {"small": {"layers": 16, "d": 1024, "heads": 16, "kv_heads": 4, "ffn": 2816},
+          "m": {"layers": 22, "d": 2048, "heads": 32, "kv_heads": 32, "ffn": 5632}}
+# Bytes of a block at which f16 scales lie.
+SCALES = {"Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
 
 
-def shapes():
+def shapes(of):
     """Names to (rows, columns); vectors have one number and stay f32."""
-    kv = D // HEADS * KV_HEADS
-    layer = {"attn_norm": D, "attn_q": (D, D), "attn_k": (kv, D), "attn_v": (kv, D), "attn_output": (D, D),
-             "ffn_norm": D, "ffn_gate": (FFN, D), "ffn_up": (FFN, D), "ffn_down": (D, FFN)}
-    all_layers = {f"blk.{i}.{name}.weight": shape for i in range(LAYERS) for name, shape in layer.items()}
-    return {"token_embd.weight": (VOCAB, D), **all_layers, "output_norm.weight": D, "output.weight": (VOCAB, D)}
+    d, ffn, kv = of["d"], of["ffn"], of["d"] // of["heads"] * of["kv_heads"]
+    layer = {"attn_norm": d, "attn_q": (d, d), "attn_k": (kv, d), "attn_v": (kv, d), "attn_output": (d, d),
+             "ffn_norm": d, "ffn_gate": (ffn, d), "ffn_up": (ffn, d), "ffn_down": (d, ffn)}
+    all_layers = {f"blk.{i}.{name}.weight": shape for i in range(of["layers"]) for name, shape in layer.items()}
+    return {"token_embd.weight": (VOCAB, d), **all_layers, "output_norm.weight": d, "output.weight": (VOCAB, d)}
 
 
 def add_words(w):
@@ -34,33 +39,50 @@ def add_words(w):
     w.add_chat_template("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:")
 
 
-def add_tensors(w):
-    q8, random, blocks = gguf.GGMLQuantizationType.Q8_0, np.random.default_rng(1), {}
-    for name, shape in shapes().items():
+def random_matrix(random, shape, kind):
+    """Bytes of a matrix of the kind: quantised values are any, scales are small."""
+    if kind == gguf.GGMLQuantizationType.Q8_0 or kind.name not in SCALES:
+        return gguf.quants.quantize(random.standard_normal(shape, dtype=np.float32) * 0.02, kind)
+    values, size = gguf.GGML_QUANT_SIZES[kind]
+    blocks = random.integers(0, 256, (shape[0], shape[1] // values, size), np.uint8)
+    for at in SCALES[kind.name]:
+        blocks[:, :, at:at + 2] = np.frombuffer(np.float16(1e-4).tobytes(), np.uint8)
+    return blocks.reshape(shape[0], -1)
+
+
+def add_tensors(w, of, kind):
+    random, blocks = np.random.default_rng(1), {}
+    for name, shape in shapes(of).items():
         if isinstance(shape, int):
             w.add_tensor(name, np.ones(shape, np.float32))
             continue
         if shape not in blocks:
-            blocks[shape] = gguf.quants.quantize(random.standard_normal(shape, dtype=np.float32) * 0.02, q8)
-        w.add_tensor(name, blocks[shape], raw_dtype=q8)
+            blocks[shape] = random_matrix(random, shape, kind)
+        w.add_tensor(name, blocks[shape], raw_dtype=kind)
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("file")
-    w = gguf.GGUFWriter(p.parse_args().file, "llama")
-    w.add_block_count(LAYERS)
+    p.add_argument("--shape", choices=SHAPES, default="small")
+    p.add_argument("--layers", type=int)
+    p.add_argument("--type", choices=[*SCALES, "BF16"], default="Q8_0")
+    a = p.parse_args()
+    of = SHAPES[a.shape]
+    of["layers"] = a.layers or of["layers"]
+    w = gguf.GGUFWriter(a.file, "llama")
+    w.add_block_count(of["layers"])
     w.add_context_length(CONTEXT)
-    w.add_embedding_length(D)
-    w.add_feed_forward_length(FFN)
-    w.add_head_count(HEADS)
-    w.add_head_count_kv(KV_HEADS)
+    w.add_embedding_length(of["d"])
+    w.add_feed_forward_length(of["ffn"])
+    w.add_head_count(of["heads"])
+    w.add_head_count_kv(of["kv_heads"])
     w.add_vocab_size(VOCAB)
     w.add_layer_norm_rms_eps(1e-5)
-    w.add_rope_dimension_count(D // HEADS)
-    w.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
+    w.add_rope_dimension_count(of["d"] // of["heads"])
+    w.add_file_type(gguf.LlamaFileType[{"Q8_0": "MOSTLY_Q8_0", "BF16": "MOSTLY_BF16", "Q6_K": "MOSTLY_Q6_K"}.get(a.type, f"MOSTLY_{a.type}_S")])
     add_words(w)
-    add_tensors(w)
+    add_tensors(w, of, gguf.GGMLQuantizationType[a.type])
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
