@@ -302,6 +302,12 @@ static enum status open_sight(struct decoder_part *part, const struct config *co
     return STATUS_OK;
 }
 
+static enum status check_rewrites(const struct decoder_part *part, const struct config *config,
+                                  struct error *e) {
+    if (!documents_wanted(config)) return STATUS_OK;
+    return check_query(config, model_info(part->opened.model), part->mode, part->path, e);
+}
+
 enum status decoder_part_open(struct decoder_part *part, const struct config *config,
                               bool documents, struct error *e) {
     const struct model_info *info = model_info(part->opened.model);
@@ -314,8 +320,8 @@ enum status decoder_part_open(struct decoder_part *part, const struct config *co
         open_sight(part, config, e) || take_fingerprint(part, e))
         return e->status;
     part->mode = retrieval_mode_of(RETRIEVAL_AUTO, info->chunk_length > 0);
-    if (documents &&
-        (check_mode(config, info, &part->mode, e) || decoder_part_open_documents(part, config, e)))
+    if (documents && (check_mode(config, info, &part->mode, e) || check_rewrites(part, config, e) ||
+                      decoder_part_open_documents(part, config, e)))
         return e->status;
     part->conversations = conversations_open((size_t)config->retrieval.conversations_mb << 20,
                                              config->server.prefix_sharing == PREFIXES_OF_FILTER);

@@ -171,7 +171,6 @@ static int passage_tokens_of(const struct decoder_part *part, const struct confi
 static enum status serve_decoder(const struct decoder_part *part, const struct config *config,
                                  bool local, struct served_model *out, struct error *e) {
     const struct model_info *info = model_info(part->opened.model);
-    bool attends = part->retrieval ? part->documents.attends : info->chunk_length > 0;
     int k = 0, max_neighbors = 0;
     if (info->chunk_length > 0 && check_neighbors(config, info, &k, &max_neighbors, e))
         return e->status;
@@ -219,10 +218,11 @@ static enum status serve_decoder(const struct decoder_part *part, const struct c
         .rerank_candidates = rerank_candidates_of(&config->retrieval),
         .usual_neighbors = k,
         .usual_passages = usual_passages(config),
-        .attends = attends,
+        .attends = part->retrieval ? part->documents.attends : info->chunk_length > 0,
         .passage_tokens = passage_tokens_of(part, config),
         .conversation_tokens = config->retrieval.conversation_tokens,
         .conversations = part->conversations,
+        .rewrite = {config->retrieval.rewrite_tokens, config->retrieval.rewrite_context},
         .order_distance = config->retrieval.order_distance,
     };
     out->choice.mode = part->mode;

@@ -67,6 +67,9 @@ struct served_model {
     int passage_tokens;      /* of the passages of a turn, rows of their pictures included */
     int conversation_tokens; /* of those of all earlier turns in a prompt */
     struct conversations *conversations; /* what chats with the model have read */
+    struct {
+        int tokens, context; /* of a rewritten question, and of the turns that it is written by */
+    } rewrite;
     double order_distance; /* of scores, where passages may go before others (passage_order.h) */
 };
 

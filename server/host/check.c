@@ -1,6 +1,7 @@
 /* server/host/check.c: a configuration against the files it names. See check.h. */
 #include "server/host/check.h"
 
+#include "retro/chat/chat.h"
 #include "retro/run/session/session.h"
 #include "server/host/documents/documents.h"
 #include "server/host/documents/embedder_model.h"
@@ -42,6 +43,30 @@ enum status check_mode(const struct config *config, const struct model_info *mod
                          "its own, so retrieval.every is for prompt",
                          config->retrieval.choice.every, retrieval_mode_name(*mode));
     return STATUS_OK;
+}
+
+enum status check_query(const struct config *config, const struct model_info *model,
+                        enum retrieval_mode mode, const char *folder, struct error *e) {
+    struct chat *chat;
+    if (config->retrieval.choice.query != RETRIEVAL_BY_REWRITTEN) return STATUS_OK;
+    if (!retrieval_prompts(mode))
+        return error_set(e, STATUS_INVALID,
+                         "retrieval.query is rewritten, which is for passages in a prompt, and "
+                         "the model, a %s, reads neighbours by cross attention: set "
+                         "retrieval.mode=prompt or retrieval.query=message",
+                         model->family);
+    if (model->reads_source)
+        return error_set(e, STATUS_INVALID,
+                         "retrieval.query is rewritten, and the model, a %s, holds no "
+                         "conversations: set retrieval.query=message",
+                         model->family);
+    enum status status = chat_open(&chat, folder, e);
+    if (status == STATUS_OK) chat_close(chat);
+    if (status != STATUS_NOT_FOUND) return status;
+    return error_set(e, STATUS_INVALID,
+                     "retrieval.query is rewritten, and the model could not be asked for it: %s "
+                     "has no chat template; set retrieval.query=conversation",
+                     folder);
 }
 
 enum status check_neighbors(const struct config *config, const struct model_info *model, int *k,
@@ -130,6 +155,8 @@ static enum status check_parts(const struct config *config, const struct model *
     enum status status = check_sessions(config, model, e);
     if (status) return error_prefix(e, "model.path: %s", config->model.path);
     status = check_mode(config, info, &mode, e);
+    if (status == STATUS_OK && documents_wanted(config))
+        status = check_query(config, info, mode, config->model.path, e);
     if (status == STATUS_OK && info->chunk_length > 0)
         status = check_neighbors(config, info, &k, &most, e);
     if (status == STATUS_OK) status = check_tokenizer(info, config->model.path, &tokenizer, e);

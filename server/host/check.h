@@ -20,6 +20,10 @@ int check_picture_rows(const struct config *config, const struct model_info *mod
 /* How the model reads what is found where a request does not say; never auto. */
 enum status check_mode(const struct config *config, const struct model_info *model,
                        enum retrieval_mode *mode, struct error *e);
+/* Whether the decoder of a folder can rewrite questions (retrieval.query), where it is to: it reads
+ * passages in its prompt, and has a chat template. */
+enum status check_query(const struct config *config, const struct model_info *model,
+                        enum retrieval_mode mode, const char *folder, struct error *e);
 /* Neighbours of a chunk for a model that attends to them, where a request does not say, and as many
  * as a request may ask for: retrieval.max_neighbors, at most retrieval.max_k. */
 enum status check_neighbors(const struct config *config, const struct model_info *model, int *k,

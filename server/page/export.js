@@ -1,6 +1,7 @@
 // server/page/export.js: a conversation as a file: Markdown to read, JSON with everything. The page makes the download.
 
 import { Conversation } from "./conversation.js";
+import { nameQuery } from "./sources.js";
 import { readAllSources, readConversation } from "./store.js";
 
 function download(name, type, text) {
@@ -35,8 +36,9 @@ function describeTurn(turn, sources) {
     return label + (chats ? text : turn.question + text);
   });
   const passages = passagesOf(sources ?? { retrieval: [] }).map(describeSource);
+  const sought = (sources?.retrieval ?? []).map(nameQuery).filter((words) => words !== "");
   return [chats ? `## Question\n\n${quoted(turn.question)}` : "## Text", ...answers,
-    ...(passages.length > 0 ? ["### Sources", ...passages] : [])].join("\n\n");
+    ...(sought.length + passages.length > 0 ? ["### Sources", ...sought, ...passages] : [])].join("\n\n");
 }
 
 async function read(id) {

@@ -15,6 +15,12 @@ export function percent(share) {
 // What a request brought itself has no place, but its text.
 const keyOf = (one) => JSON.stringify(one.document === null ? one.text : [one.document, one.start, one.end]);
 
+// What was sought by, where the model was to rewrite the question; empty: the question itself.
+export function nameQuery({ query, query_problem: problem }) {
+  if (query !== undefined) return `Sought by: ${query}`;
+  return problem === undefined ? "" : `The question was not rewritten: ${problem}`;
+}
+
 export class Sources {
   // `pointed(passage)` is called when one is pointed at or focused, with null when none is any more.
   constructor(element, pointed) {
@@ -44,10 +50,17 @@ export class Sources {
     for (const entry of entries) {
       this.chunks.set(entry.chunk, entry.neighbors.map((neighbor) => this.place(neighbor)));
       for (const earlier of entry.earlier ?? []) this.place(earlier);
+      if (nameQuery(entry) !== "") this.tellQuery(nameQuery(entry));
     }
     const n = this.passages.length;
     this.element.hidden = false;
     this.element.querySelector("h3 span").textContent = n === 0 ? "none was near enough" : "";
+  }
+
+  tellQuery(words) {
+    const element = this.element.querySelector(".sought");
+    element.textContent = words;
+    element.hidden = false;
   }
 
   place(neighbor) {

@@ -119,6 +119,7 @@ static void request_clear(struct sequence_request *asked) {
     free(asked->predicted);
     sequence_release(asked->comparison);
     free((char *)(uintptr_t)asked->place.query.text);
+    free(asked->place.query_problem);
     sequence_conversation_free(&asked->place.conversation);
     principal_release(&asked->principal);
     grammar_release(asked->grammar);

@@ -72,6 +72,8 @@ void sequence_conversation_free(struct sequence_conversation *conversation);
 /* How passages stand in a prompt. Zeroed: before it, sought by its end. */
 struct sequence_place {
     struct text_span query; /* owned: what they are sought by; text NULL: the prompt's end */
+    bool rewritten;         /* the model wrote it, in the place of a question */
+    char *query_problem;    /* owned: why it wrote none; NULL: it was not to */
     /* Appends the whole prompt to *ids, with passages [conversation.n + 1]: those of earlier turns
      * and its own. The engine's thread calls it. NULL: its own stand before the prompt. */
     enum status (*compose)(const void *context, const struct placed_text *passages,

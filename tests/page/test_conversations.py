@@ -181,6 +181,27 @@ def test_exports_as_markdown_and_json(one):
     assert value["turns"][0]["marks"][0]["citations"] and "retro-secret" not in text + json.dumps(value)
 
 
+@pytest.mark.parametrize("told, words", [
+    ({"query": f"How is the {EVIL} bridge?"}, f"Sought by: How is the {EVIL} bridge?"),
+    ({"query_problem": "the model failed"}, "The question was not rewritten: the model failed")])
+def test_a_rewritten_question_stands_above_the_sources(one, told, words):
+    events = [{"choices": [{"index": 0, "delta": {}}], "retrieval": [{"index": 0, "chunk": 0, "position": 0, **told, "neighbors": []}]},
+              {"choices": [{"index": 0, "delta": {"content": "Yes."}, "finish_reason": "stop"}]}]
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+    one.page.route("**/v1/chat/completions", lambda route: route.fulfill(body=body, headers={"Content-Type": "text/event-stream"}))
+    one.ask("And the second one?")
+    assert one.text("aside .sought") == words
+    wait_kept(one, 1)
+    reload(one)
+    one.until("document.querySelector('aside .sought').hidden === false")
+    assert one.text("aside .sought") == words
+    open_shelf(one)
+    one.page.get_by_role("button", name="More for And the second one?").click()
+    with one.page.expect_download() as markdown:
+        one.page.click("#shelf .markdown")
+    assert f"### Sources\n\n{words}" in markdown.value.path().read_text()
+
+
 def test_two_tabs_keep_both_their_turns(one):
     one.ask("Hello there")
     wait_kept(one, 1)

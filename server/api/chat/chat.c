@@ -160,7 +160,8 @@ static bool open_choice(struct chat_answer *answer, const struct chat_prompt *pr
 bool chat_make_prompt(const struct chat_answer *answer, struct chat_prompt *prompt,
                       enum call_format *format, struct failure *failure) {
     *prompt = (struct chat_prompt){.pictures = answer->pictures ? answer->pictures->set : NULL,
-                                   .who = &answer->principal};
+                                   .who = &answer->principal,
+                                   .rewrite = &answer->rewrite};
     return chat_prompt_make(answer->base.model, &answer->request, prompt, format, failure);
 }
 
@@ -215,10 +216,15 @@ void chat_keep_comparison(const struct writing_answer *answer, struct choice *ch
     (void)answer, (void)choice, (void)out;
 }
 
-/* Until the pictures are read. */
-static enum answer_progress poll_pictures(struct chat_answer *answer, struct buffer *out) {
+/* Whether what comes before the engine is there: the pictures, and the rewritten question. */
+static bool is_prepared(struct chat_answer *answer) {
+    bool rewritten = chat_rewrite_is_over(answer);
+    return rewritten && (!answer->pictures || picture_job_is_over(answer->pictures));
+}
+
+static enum answer_progress poll_opening(struct chat_answer *answer, struct buffer *out) {
     struct failure failure;
-    if (!picture_job_is_over(answer->pictures)) return ANSWER_WAITING;
+    if (!is_prepared(answer)) return ANSWER_WAITING;
     if (open_answer(answer, &failure)) {
         writing_answer_begin(&answer->base);
         return ANSWER_MORE;
@@ -229,7 +235,7 @@ static enum answer_progress poll_pictures(struct chat_answer *answer, struct buf
 
 static enum answer_progress chat_poll(struct answer *answer, struct buffer *out) {
     struct chat_answer *chat_answer = (struct chat_answer *)answer;
-    return chat_answer->opened ? writing_answer_poll(answer, out) : poll_pictures(chat_answer, out);
+    return chat_answer->opened ? writing_answer_poll(answer, out) : poll_opening(chat_answer, out);
 }
 
 static void chat_cancel(struct answer *answer) {
@@ -237,6 +243,7 @@ static void chat_cancel(struct answer *answer) {
     pthread_mutex_lock(&chat_answer->lock);
     chat_answer->cancelled = true;
     if (chat_answer->pictures) picture_job_cancel(chat_answer->pictures);
+    chat_rewrite_cancel(&chat_answer->rewrite);
     writing_answer_cancel(&chat_answer->base);
     if (chat_answer->turns) chat_turns_cancel(chat_answer->turns);
     pthread_mutex_unlock(&chat_answer->lock);
@@ -248,6 +255,7 @@ void chat_answer_release(struct chat_answer *answer) {
     chat_turns_close(answer->turns);
     if (answer->door->free) answer->door->free(answer);
     picture_job_release(answer->pictures);
+    chat_rewrite_free(&answer->rewrite);
     principal_release(&answer->principal);
     request_guide_free(&answer->asked_guide);
     chat_request_free(&answer->request);
@@ -264,11 +272,12 @@ static void chat_answer_close(struct answer *answer) {
     for (int i = 0; i < chat_answer->base.n; i++)
         sequence_detach(chat_answer->base.choices[i]->sequence);
     if (chat_answer->turns) chat_turns_detach(chat_answer->turns);
+    chat_rewrite_end(&chat_answer->rewrite);
     pthread_mutex_unlock(&chat_answer->lock);
     chat_answer_release(chat_answer);
 }
 
-/* The first part of the way: all of it where there are no pictures to wait for. */
+/* The first part of the way: all of it where there is nothing to wait for. */
 static bool begin_answer(struct chat_answer *answer, struct api *api, struct failure *failure) {
     const struct json *messages = json_member(answer->request.body, "messages");
     struct request_writing *writing = &answer->request.writing;
@@ -276,9 +285,10 @@ static bool begin_answer(struct chat_answer *answer, struct api *api, struct fai
         !retrieval_settle(answer->base.model, &writing->retrieval, failure) ||
         !quotes_settle(answer->base.model, writing, answer->request.calls_tools, failure) ||
         !chat_pictures_start(answer->base.model, messages, &answer->principal, answer->waker,
-                             &answer->pictures, failure))
+                             &answer->pictures, failure) ||
+        !chat_rewrite_start(answer, api, failure))
         return false;
-    return answer->pictures || open_answer(answer, failure);
+    return answer->pictures || answer->rewrite.asked || open_answer(answer, failure);
 }
 
 static bool choose_model(struct chat_answer *answer, struct api *api, struct failure *failure) {

@@ -4,6 +4,7 @@
  * two is here, once. */
 #pragma once
 
+#include "server/api/chat/chat_rewrite.h"
 #include "server/api/fields/chat_fields.h"
 #include "server/api/text/openai_json.h"
 
@@ -44,6 +45,7 @@ struct chat_answer {
     struct waker waker;
     enum call_format format;
     struct picture_job *pictures; /* a reference; NULL: the conversation has none */
+    struct chat_rewrite rewrite;  /* of the question that its passages are sought by */
     struct chat_turns *turns;     /* owned; NULL: the server carries out no calls for it */
     /* The guide of an answer that is no call, where there may be calls before it; kind GUIDE_NONE:
      * it is free. */
@@ -62,15 +64,16 @@ struct chat_answer {
 /* chat_messages.c: the request's conversation as the model's template takes it. */
 struct chat_prompt {
     struct tokens ids;
-    struct picture_set *pictures; /* borrowed; NULL: none */
-    const struct principal *who;  /* borrowed: who asks */
-    bool thinks;                  /* the prompt ends within the model's thoughts */
-    bool thought;                 /* or behind them */
+    struct picture_set *pictures;       /* borrowed; NULL: none */
+    const struct principal *who;        /* borrowed: who asks */
+    const struct chat_rewrite *rewrite; /* borrowed: of its question */
+    bool thinks;                        /* the prompt ends within the model's thoughts */
+    bool thought;                       /* or behind them */
     struct chat_place
         *place; /* of found passages, NULL: none are sought, or the model reads none as text */
 };
 void chat_prompt_free(struct chat_prompt *prompt);
-/* *out has the pictures and who asks, and can be freed either way. */
+/* *out has the pictures, who asks and the rewrite, and can be freed either way. */
 bool chat_prompt_make(const struct served_model *model, const struct chat_request *request,
                       struct chat_prompt *out, enum call_format *format, struct failure *failure);
 

@@ -135,7 +135,8 @@ bool chat_guide_begin(const struct chat_answer *answer, const struct chat_prompt
                            "that the beginning of "
                            "the answer cannot be told; turn thinking off (chat_template_kwargs)",
                            guide->field);
-    bool may_think = !prompt->thought && chat_may_reason(answer) && think >= 0 && end >= 0;
+    bool may_think = !prompt->thought && !answer->request.unthinking && chat_may_reason(answer) &&
+                     think >= 0 && end >= 0;
     begin->free = prompt->thinks;
     if (prompt->thinks || may_think) begin->after = end;
     if (!prompt->thinks && may_think) begin->optional = think;

@@ -367,6 +367,7 @@ static bool open_place(const struct served_model *model, const struct chat_reque
     const struct chat_asker asker = {
         .messages = messages,
         .query = (enum retrieval_query)asked->choice.query,
+        .rewrite = out->rewrite,
         .conversations = retrieval_keeps(model, asked) ? model->conversations : NULL,
         .who = out->who};
     if (!retrieval_reads_passages(model, asked)) return true;
@@ -389,6 +390,20 @@ static bool begin_final(const struct served_model *model, const struct chat_requ
     return !tokenizer_encode(model->tokenizer, harmony_final, strlen(harmony_final),
                              TOKENIZER_PARSE_SPECIAL, &out->ids, &e) ||
            failure_from_error(failure, &e);
+}
+
+/* Thoughts that the template begins are over at once, where the answer is to have none. */
+static bool end_thoughts(const struct served_model *model, struct chat_prompt *out,
+                         struct failure *failure) {
+    struct buffer text = {0};
+    struct error e;
+    buffer_printf(&text, "\n%s\n\n", grammar_mark_text(MARK_THINK_END));
+    enum status status = tokenizer_encode(model->tokenizer, text.data, text.size,
+                                          TOKENIZER_PARSE_SPECIAL, &out->ids, &e);
+    buffer_free(&text);
+    out->thinks = false;
+    out->thought = true;
+    return status == STATUS_OK || failure_from_error(failure, &e);
 }
 
 static bool fill(const struct served_model *model, const struct chat_request *request,
@@ -416,6 +431,7 @@ static bool fill(const struct served_model *model, const struct chat_request *re
         ok = failure_from_error(failure, &e);
     out->thinks = ok && ends_in_word(&text.text, "<think>");
     out->thought = ok && ends_in_word(&text.text, "</think>");
+    if (out->thinks && request->unthinking) ok = end_thoughts(model, out, failure);
     *format = request->calls_tools ? call_format_of(template_literals(template)) : CALLS_NONE;
     template_output_free(&text);
     return ok;

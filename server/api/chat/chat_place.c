@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/api/chat/chat_history.h"
+#include "server/api/chat/chat_rewrite.h"
 #include "server/api/text/writing_ask.h"
 
 void chat_join_parts(const struct json *parts, struct buffer *out) {
@@ -40,21 +41,42 @@ static bool is_said_by(const struct json *message, const char *role) {
     return json_text_is(json_member(message, "role"), role);
 }
 
-/* The number of the user's last message, or as many as there are messages. */
-static size_t last_of_user(const struct json *messages) {
-    size_t last = json_count(messages);
-    for (size_t i = 0; i < json_count(messages); i++)
-        if (is_said_by(json_item(messages, i), "user")) last = i;
-    return last;
+bool chat_find_question(const struct json *messages, size_t *out) {
+    bool found = false;
+    for (size_t i = 0; i < json_count(messages); i++) {
+        if (!is_said_by(json_item(messages, i), "user")) continue;
+        *out = i;
+        found = true;
+    }
+    return found;
 }
 
-static void append_text(const struct json *message, struct buffer *out) {
+void chat_append_text(const struct json *message, struct buffer *out) {
     const struct json *content = json_member(message, "content");
     struct text_span said = json_text(content);
     if (json_is_list(content))
         chat_join_parts(content, out);
     else
         buffer_append(out, said.text, said.size);
+}
+
+static bool has_text(const struct json *message) {
+    struct buffer text = {0};
+    chat_append_text(message, &text);
+    bool has = count_blanks((struct text_span){text.data, text.size}) < text.size;
+    buffer_free(&text);
+    return has;
+}
+
+bool chat_is_turn(const struct json *message) {
+    return (is_said_by(message, "user") || is_said_by(message, "assistant")) && has_text(message);
+}
+
+bool chat_has_turns(const struct json *messages, size_t last) {
+    if (!has_text(json_item(messages, last))) return false;
+    for (size_t i = 0; i < last; i++)
+        if (chat_is_turn(json_item(messages, i))) return true;
+    return false;
 }
 
 /* Appends the texts of users and of the model before message `last`, the latest first: an embedder
@@ -64,28 +86,34 @@ static void append_earlier(const struct json *messages, size_t last, struct buff
         const struct json *message = json_item(messages, i - 1);
         if (!is_said_by(message, "user") && !is_said_by(message, "assistant")) continue;
         buffer_append(out, "\n", 1);
-        append_text(message, out);
+        chat_append_text(message, out);
     }
 }
 
-/* The texts that passages are sought by. Empty: the message has none. */
+/* The texts that passages are sought by. Empty: the message has none. A question that could not be
+ * rewritten is sought by with the turns before it. */
 static void write_query(const struct chat_asker *asker, size_t last, struct buffer *out) {
-    append_text(json_item(asker->messages, last), out);
-    bool blank = count_blanks((struct text_span){out->data, out->size}) == out->size;
-    if (blank) buffer_clear(out);
-    if (!blank && asker->query == RETRIEVAL_BY_CONVERSATION)
-        append_earlier(asker->messages, last, out);
+    const char *rewritten = asker->rewrite->query;
+    if (!has_text(json_item(asker->messages, last))) return;
+    if (rewritten) {
+        buffer_append_string(out, rewritten);
+        return;
+    }
+    chat_append_text(json_item(asker->messages, last), out);
+    if (asker->query != RETRIEVAL_BY_MESSAGE) append_earlier(asker->messages, last, out);
 }
 
 struct chat_place *chat_place_open(const struct chat_asker *asker) {
-    size_t last = last_of_user(asker->messages);
+    size_t last = 0;
     struct buffer query = {0};
     struct chat_place *place = NULL;
-    if (last == json_count(asker->messages)) return NULL;
+    if (!chat_find_question(asker->messages, &last)) return NULL;
     write_query(asker, last, &query);
     if (query.size > 0) {
         place = xcalloc(1, sizeof *place);
         copy_text(&place->query, (struct text_span){query.data, query.size});
+        place->rewritten = asker->rewrite->query != NULL;
+        if (asker->rewrite->problem) place->query_problem = xstrdup(asker->rewrite->problem);
         chat_history_read(asker, last, place);
         snprintf(place->name, sizeof place->name, "passages%016llx%016llx",
                  (unsigned long long)random_number(), (unsigned long long)random_number());
@@ -97,6 +125,7 @@ struct chat_place *chat_place_open(const struct chat_asker *asker) {
 void chat_place_close(struct chat_place *place) {
     if (place == NULL) return;
     free((char *)(uintptr_t)place->query.text);
+    free(place->query_problem);
     sequence_conversation_free(&place->conversation);
     free(place->messages);
     free(place->at);
@@ -244,4 +273,6 @@ void chat_place_give(const struct chat_place *place, struct sequence_place *out)
     for (int i = 0; i < place->n - 1; i++)
         out->conversation.turns[i].stands = place->at[i] != PLACE_MISSING;
     copy_text(&out->query, place->query);
+    out->rewritten = place->rewritten;
+    if (place->query_problem) out->query_problem = xstrdup(place->query_problem);
 }

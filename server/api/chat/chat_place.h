@@ -16,7 +16,9 @@
 struct chat_place {
     char name[48];          /* of all marks: no text of the client's has it */
     struct text_span query; /* owned: the last message's text, with the turns before it where these
-                               are asked for */
+                               are asked for, or as the model has rewritten it */
+    bool rewritten;         /* it has */
+    char *query_problem;    /* owned: why it has not; NULL: it was not to */
     struct sequence_conversation conversation; /* its turns are those of the places but the last */
     /* [n] messages that passages stand in, in their order; the last is the user's last. While the
      * request's JSON is open. */
@@ -35,6 +37,7 @@ struct chat_place {
 struct chat_asker {
     const struct json *messages;
     enum retrieval_query query;
+    const struct chat_rewrite *rewrite;  /* of its question */
     struct conversations *conversations; /* NULL: earlier turns keep nothing */
     const struct principal *who;
 };
@@ -42,6 +45,14 @@ struct chat_asker {
 struct chat_place *chat_place_open(const struct chat_asker *asker);
 void chat_place_close(struct chat_place *place); /* of NULL: nothing */
 
+/* The number of the user's last message. */
+bool chat_find_question(const struct json *messages, size_t *out);
+/* Whether a message is the user's or the model's, and has a text. */
+bool chat_is_turn(const struct json *message);
+/* Whether there are such before message `last`, which has a text. */
+bool chat_has_turns(const struct json *messages, size_t last);
+/* The text of a message. */
+void chat_append_text(const struct json *message, struct buffer *out);
 /* The texts of a message's parts, a line each. */
 void chat_join_parts(const struct json *parts, struct buffer *out);
 /* The text with the mark before its first word; templates may cut blanks off its ends. NULL: the

@@ -22,6 +22,7 @@ struct chat_request {
     bool truncates;   /* the oldest turns go where the context is too short */
     int dropped;      /* messages that went so, behind those of the system */
     bool one_call;    /* the answer ends with its first call of a tool */
+    bool unthinking;  /* the answer has no thoughts */
     /* Servers of option tools.mcp whose tools the model may call, true or a list; NULL: nothing is
      * said of them. */
     const struct json *mcp;

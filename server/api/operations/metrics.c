@@ -109,6 +109,12 @@ static const struct metric_row numbers[] = {
      "Passages of earlier turns that were not shown: their documents had changed, had gone, or "
      "were not for the request.",
      AT(engine.passages_gone), true},
+    {"retro_questions_rewritten_total", "counter",
+     "Questions of chats that the model has rewritten for the search.", AT(conversations.rewritten),
+     true},
+    {"retro_questions_not_rewritten_total", "counter",
+     "Questions that it was to rewrite and has not, which is told in their answers.",
+     AT(conversations.unrewritten), true},
     {"retro_lookups_ahead_total", "counter",
      "Lookups of neighbours of chunks that were not complete yet.", AT(engine.lookups_ahead), true},
     {"retro_lookups_ahead_used_total", "counter",

@@ -148,6 +148,12 @@ static void write_earlier(struct json_writer *w, const struct told_answer *told)
     put_array_end(w);
 }
 
+/* The query of the first search, where the model was to rewrite the question. */
+static void write_query(struct json_writer *w, const struct sequence_place *place) {
+    if (place->rewritten) put_key_string_n(w, "query", place->query.text, place->query.size);
+    if (place->query_problem) put_key_string(w, "query_problem", place->query_problem);
+}
+
 void found_write(struct json_writer *w, const struct told_answer *told, int j) {
     const struct sequence *sequence = told->sequence;
     const struct sequence_answer *answer = &sequence->answer;
@@ -157,6 +163,7 @@ void found_write(struct json_writer *w, const struct told_answer *told, int j) {
     put_key_int(w, "index", told->index);
     put_key_int(w, "chunk", in_prompt ? j : j - answer->n_searches);
     put_key_int(w, "position", sequence_found_row(sequence, j));
+    if (in_prompt && j == 0) write_query(w, &sequence->asked.place);
     put_key_array(w, "neighbors");
     for (int i = 0; j < answer->found_room && i < answer->found[j].n; i++) {
         if (in_prompt)

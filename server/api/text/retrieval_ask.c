@@ -3,18 +3,19 @@
 
 #include <stdlib.h>
 
-static bool searches(const struct served_model *model, const struct request_retrieval *retrieval) {
+bool retrieval_searches(const struct served_model *model,
+                        const struct request_retrieval *retrieval) {
     return retrieval->neighbors.n == 0 && model->retrieval != NULL && retrieval->choice.enabled;
 }
 
 bool retrieval_reads(const struct served_model *model, const struct request_retrieval *retrieval) {
-    return searches(model, retrieval) || retrieval->neighbors.n > 0;
+    return retrieval_searches(model, retrieval) || retrieval->neighbors.n > 0;
 }
 
 bool retrieval_reads_passages(const struct served_model *model,
                               const struct request_retrieval *retrieval) {
     return retrieval_prompts(retrieval->choice.mode) &&
-           (searches(model, retrieval) || retrieval->neighbors.n > 0);
+           (retrieval_searches(model, retrieval) || retrieval->neighbors.n > 0);
 }
 
 bool retrieval_keeps(const struct served_model *model, const struct request_retrieval *retrieval) {
@@ -69,7 +70,7 @@ static bool check_attention(const struct served_model *model,
 /* Passages that are sought again stand in other places for every part of the answer. */
 static bool seeks_again(const struct served_model *model,
                         const struct request_retrieval *retrieval) {
-    return retrieval->choice.every > 0 && searches(model, retrieval) &&
+    return retrieval->choice.every > 0 && retrieval_searches(model, retrieval) &&
            !retrieval_attends(retrieval->choice.mode);
 }
 
@@ -150,7 +151,7 @@ static bool ask_neighbors(const struct served_model *model,
                           const struct request_retrieval *retrieval, struct sequence_neighbors *to,
                           struct failure *failure) {
     if (retrieval->neighbors.n > 0) return give_neighbors(model, retrieval, to, failure);
-    to->search = searches(model, retrieval);
+    to->search = retrieval_searches(model, retrieval);
     to->k = retrieval->choice.k ? retrieval->choice.k : model->usual_neighbors;
     return true;
 }
@@ -159,7 +160,7 @@ static void ask_passages(const struct served_model *model,
                          const struct request_retrieval *retrieval, struct sequence_passages *to) {
     append_texts(&to->given, &to->n_given, &retrieval->neighbors);
     if (to->n_given > 0) return;
-    to->search = searches(model, retrieval);
+    to->search = retrieval_searches(model, retrieval);
     to->k = retrieval->choice.k ? retrieval->choice.k : model->usual_passages;
 }
 

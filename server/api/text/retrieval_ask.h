@@ -9,6 +9,9 @@
 bool retrieval_check_reranker(const struct served_model *model,
                               const struct retrieval_choice *choice, const char *field,
                               struct failure *failure);
+/* Whether what an answer reads is sought in the model's collection. */
+bool retrieval_searches(const struct served_model *model,
+                        const struct request_retrieval *retrieval);
 /* Whether an answer reads anything beside its prompt. */
 bool retrieval_reads(const struct served_model *model, const struct request_retrieval *retrieval);
 /* Gives the field the model's values where it says nothing, and checks it against the model;

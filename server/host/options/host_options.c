@@ -229,6 +229,11 @@ static const struct option_row retrieval_rows[] = {
         struct retrieval_settings, conversation_tokens, 8192, 0, 1 << 20,
         "tokens of the passages of earlier turns in a prompt (retrieval.conversation); where "
         "there are more, the oldest turns lose theirs until half is left"),
+    OPTION_INT(struct retrieval_settings, rewrite_tokens, 64, 1, 4096,
+               "with retrieval.query=rewritten: tokens that a rewritten question may have"),
+    OPTION_INT(struct retrieval_settings, rewrite_context, 1024, 16, 1 << 20,
+               "with retrieval.query=rewritten: tokens of the latest turns that the model reads "
+               "for it, and those that the question may have"),
     OPTION_DOUBLE(struct retrieval_settings, order_distance, 0.05, 0, 1,
                   "with retrieval.order=stable: documents whose scores differ by no more than this "
                   "may stand in either order"),

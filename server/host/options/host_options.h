@@ -69,6 +69,8 @@ struct retrieval_settings {
     int prompt_tokens;       /* of all passages before one prompt */
     int conversation_tokens; /* of those of its earlier turns */
     int conversations_mb;    /* of what is known of conversations */
+    int rewrite_tokens;      /* that a rewritten question may have */
+    int rewrite_context;     /* of turns that are read for it, and of the question */
     double order_distance;   /* of scores, up to which one passage may go before another */
     int prompt_pictures;     /* of those, seen as pictures */
     int min_every;           /* the fewest that a request may ask for */

@@ -9,8 +9,10 @@ static const struct json_choice modes[] = {{"auto", RETRIEVAL_AUTO},
                                            {"prompt", RETRIEVAL_PROMPT},
                                            {"both", RETRIEVAL_BOTH},
                                            {NULL, 0}};
-static const struct json_choice queries[] = {
-    {"message", RETRIEVAL_BY_MESSAGE}, {"conversation", RETRIEVAL_BY_CONVERSATION}, {NULL, 0}};
+static const struct json_choice queries[] = {{"message", RETRIEVAL_BY_MESSAGE},
+                                             {"conversation", RETRIEVAL_BY_CONVERSATION},
+                                             {"rewritten", RETRIEVAL_BY_REWRITTEN},
+                                             {NULL, 0}};
 static const struct json_choice conversations[] = {
     {"latest", RETRIEVAL_OF_LATEST}, {"keep", RETRIEVAL_KEPT}, {NULL, 0}};
 static const struct json_choice orders[] = {
@@ -32,8 +34,8 @@ static const struct json_choice orders[] = {
         "or both; auto: " \
         "attention where the model has it, else prompt") \
     ROW(CHOICE_QUERY, query, JSON_CHOICE, RETRIEVAL_BY_MESSAGE, ONE_OF(queries), ONE_OF(queries), \
-        "what passages of a chat are sought by: the user's last message, or with the turns " \
-        "before it") \
+        "what passages of a chat are sought by: the user's last message, with the turns before " \
+        "it, or rewritten: the model writes a question that needs no turns before it") \
     ROW(CHOICE_CONVERSATION, conversation, JSON_CHOICE, RETRIEVAL_OF_LATEST, \
         ONE_OF(conversations), ONE_OF(conversations), \
         "passages in the prompt of a chat: those of its latest turn, or keep: earlier turns keep " \

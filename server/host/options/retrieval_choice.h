@@ -12,9 +12,9 @@
 /* How a model reads what is found for it: by chunked cross attention, as Retro does, as text in
  * its prompt, or both. */
 enum retrieval_mode { RETRIEVAL_AUTO, RETRIEVAL_ATTENTION, RETRIEVAL_PROMPT, RETRIEVAL_BOTH };
-/* The texts that passages of a chat are sought by: the user's last message, or with the turns
- * before it. */
-enum retrieval_query { RETRIEVAL_BY_MESSAGE, RETRIEVAL_BY_CONVERSATION };
+/* The texts that passages of a chat are sought by: the user's last message, with the turns before
+ * it, or as the model has rewritten it (server/api/chat/chat_rewrite.h). */
+enum retrieval_query { RETRIEVAL_BY_MESSAGE, RETRIEVAL_BY_CONVERSATION, RETRIEVAL_BY_REWRITTEN };
 /* The passages that stand in the prompt of a chat: those of its latest turn, or those of earlier
  * turns too, where each has stood. */
 enum retrieval_conversation { RETRIEVAL_OF_LATEST, RETRIEVAL_KEPT };

@@ -25,7 +25,7 @@ struct conversations {
     size_t n_buckets;
     struct kept_turn *newest, *oldest; /* by use */
     size_t bytes;
-    int64_t n, evicted;
+    int64_t n, evicted, rewritten, unrewritten;
 };
 
 /* Turns. */
@@ -182,10 +182,20 @@ void conversations_put(struct conversations *conversations, struct read_turn *tu
     pthread_mutex_unlock(&conversations->lock);
 }
 
+void conversations_note_rewrite(struct conversations *conversations, bool rewritten) {
+    pthread_mutex_lock(&conversations->lock);
+    if (rewritten)
+        conversations->rewritten++;
+    else
+        conversations->unrewritten++;
+    pthread_mutex_unlock(&conversations->lock);
+}
+
 struct conversation_counts conversations_count(struct conversations *conversations) {
     pthread_mutex_lock(&conversations->lock);
     struct conversation_counts counts = {conversations->n, (int64_t)conversations->bytes,
-                                         conversations->evicted};
+                                         conversations->evicted, conversations->rewritten,
+                                         conversations->unrewritten};
     pthread_mutex_unlock(&conversations->lock);
     return counts;
 }

@@ -60,7 +60,11 @@ struct read_turn *conversations_find(struct conversations *conversations, struct
 /* Takes over the caller's reference. A turn of the same key leaves. */
 void conversations_put(struct conversations *conversations, struct read_turn *turn);
 
+/* A question of a conversation was rewritten for a search, or could not be. */
+void conversations_note_rewrite(struct conversations *conversations, bool rewritten);
+
 struct conversation_counts {
     int64_t turns, bytes, evicted;
+    int64_t rewritten, unrewritten;
 };
 struct conversation_counts conversations_count(struct conversations *conversations);
