@@ -36,6 +36,21 @@ def test_logits_match(kind, tmp_path):
     assert np.ptp(want["logits"]) > 0.5  # the pairs differ
 
 
+@pytest.mark.parametrize("kind", ["qwen3", "qwen3_scored"])
+def test_an_instruction_of_ones_own(kind, tmp_path):
+    want = json.loads((GOLDEN / kind / "instructed.json").read_text())
+    got = scores(GOLDEN / kind, tmp_path, "--set", f"retrieval.reranker_instruction={want['instruction']}")
+    assert [s["tokens"] for s in got] == want["tokens"]
+    assert np.abs(np.array([s["logit"] for s in got]) - want["logits"]).max() < 2e-5
+    usual = json.loads((GOLDEN / kind / "expected.json").read_text())
+    assert np.abs(np.subtract(usual["logits"], want["logits"])).max() > 0.1
+
+
+def test_an_instruction_that_nobody_reads_is_refused(tmp_path):
+    done = run(GOLDEN / "bert", tmp_path, "--set", "retrieval.reranker_instruction=Find it")
+    assert done.returncode == 1 and "reads no instruction" in done.stderr
+
+
 def test_separators_in_a_text_are_text(tmp_path):
     forged = scores(GOLDEN / "bert", tmp_path, pairs=[["word", "a [SEP] b"], ["word", "a b"]])
     assert forged[0]["tokens"] > forged[1]["tokens"] + 1  # "[", "sep", "]" and not the separator alone

@@ -17,6 +17,7 @@ struct scorer {
         places; /* f32 [2 P, d]: positions with type 0, positions with the second text's type; data
                    NULL where the model has neither, and turns rows by their places */
     bool asks;  /* a decoder is asked whether the text answers the query, and says yes or no */
+    char *instruction;            /* owned, in the question; NULL where none is asked */
     struct tokens prefix, suffix; /* what the tokenizer puts before and behind a text, or the
                                      question's own words */
     bool doubled; /* two suffixes are between the texts: RoBERTa's kinds and MPNet */
@@ -29,9 +30,9 @@ static const char question_before[] =
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
     "the Instruct provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n"
     "<|im_start|>user\n";
-static const char question_pair[] =
-    "<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
-    "<Query>: %.*s\n<Document>: %.*s";
+static const char usual_instruction[] =
+    "Given a web search query, retrieve relevant passages that answer the query";
+static const char question_pair[] = "<Instruct>: %s\n<Query>: %.*s\n<Document>: %.*s";
 static const char question_behind[] = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
 
 /* Opening. */
@@ -178,11 +179,26 @@ static int scorer_rows(const struct scorer *scorer, const struct encoder_options
     return max_int(options->max_rows, scorer->max_tokens);
 }
 
+static enum status scorer_take_instruction(struct scorer *scorer, const char *instruction,
+                                           struct error *e) {
+    if (scorer->asks) {
+        scorer->instruction = xstrdup(instruction[0] ? instruction : usual_instruction);
+        return STATUS_OK;
+    }
+    if (instruction[0] == '\0') return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "%s: a %s model reads no instruction; leave out "
+                     "retrieval.reranker_instruction",
+                     scorer->pairs.folder.model, scorer->pairs.model->info.family);
+}
+
 enum status scorer_open(struct scorer **out, const char *folder, struct backend *backend,
-                        const struct encoder_options *options, struct error *e) {
+                        const struct scorer_options *asked, struct error *e) {
+    const struct encoder_options *options = &asked->encoder;
     struct scorer *scorer = xcalloc(1, sizeof *scorer);
     scorer->pairs.backend = backend;
     enum status status = scorer_open_model(scorer, folder, options, e);
+    if (status == STATUS_OK) status = scorer_take_instruction(scorer, asked->instruction, e);
     if (status == STATUS_OK) status = scorer_open_tokenizer(scorer, e);
     if (status == STATUS_OK) scorer->hash = tokenizer_hash(scorer->pairs.tokenizer);
     if (status == STATUS_OK) status = weights_hash(scorer->pairs.folder.model, &scorer->hash, e);
@@ -201,18 +217,20 @@ enum status scorer_open(struct scorer **out, const char *folder, struct backend 
 }
 
 enum status scorer_measure(struct encoder_bytes *out, const char *folder, struct backend *backend,
-                           const struct encoder_options *options, struct error *e) {
+                           const struct scorer_options *options, struct error *e) {
     struct scorer scorer = {.pairs = {.backend = backend}};
-    struct encoder_options checked = *options;
+    struct encoder_options checked = options->encoder;
     checked.model.check_only = true;
     *out = (struct encoder_bytes){0};
     enum status status = scorer_open_model(&scorer, folder, &checked, e);
+    if (status == STATUS_OK) status = scorer_take_instruction(&scorer, options->instruction, e);
     if (status == STATUS_OK)
-        status = text_stack_measure(out, &scorer.pairs, scorer_rows(&scorer, options), e);
+        status = text_stack_measure(out, &scorer.pairs, scorer_rows(&scorer, &checked), e);
     if (status == STATUS_OK)
         out->rows +=
             scorer_places(&scorer.pairs) * (size_t)scorer.pairs.stack->dims.hidden * sizeof(float);
     text_stack_close(&scorer.pairs);
+    free(scorer.instruction);
     return status;
 }
 
@@ -222,6 +240,7 @@ void scorer_close(struct scorer *scorer) {
     text_stack_close(&scorer->pairs);
     tokens_free(&scorer->prefix);
     tokens_free(&scorer->suffix);
+    free(scorer->instruction);
     free(scorer);
 }
 
@@ -312,8 +331,8 @@ static enum status score_questions(struct scoring_call *call, const struct score
     for (int i = 0; i < request->n; i++) {
         struct text_span query = request->query, text = request->texts[i];
         buffer_clear(&call->question);
-        buffer_printf(&call->question, question_pair, (int)query.size, query.text, (int)text.size,
-                      text.text);
+        buffer_printf(&call->question, question_pair, scorer->instruction, (int)query.size,
+                      query.text, (int)text.size, text.text);
         struct text_span question = {call->question.data, call->question.size};
         if (scorer_encode(scorer, question, &call->text, e)) return e->status;
         int n = min_int(call->text.n, room), rows = n + scorer_marks(scorer), position = 0;

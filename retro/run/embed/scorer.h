@@ -9,13 +9,20 @@
 
 struct scorer;
 
-/* Opens a folder with config.json, safetensors and a tokenizer; options as an encoder's, max_tokens
- * of a pair. */
+/* How a scorer is opened: options as an encoder's, max_tokens of a pair; and the instruction of a
+ * decoder that is asked, borrowed for the call; "": the published one. */
+struct scorer_options {
+    struct encoder_options encoder;
+    const char *instruction;
+};
+
+/* Opens a folder with config.json, safetensors and a tokenizer. STATUS_INVALID where there is an
+ * instruction for a model that reads none. */
 enum status scorer_open(struct scorer **out, const char *folder, struct backend *backend,
-                        const struct encoder_options *options, struct error *e);
+                        const struct scorer_options *options, struct error *e);
 /* Measures the bytes that it takes of the device. Loads nothing. */
 enum status scorer_measure(struct encoder_bytes *out, const char *folder, struct backend *backend,
-                           const struct encoder_options *options, struct error *e);
+                           const struct scorer_options *options, struct error *e);
 void scorer_close(struct scorer *scorer);
 int scorer_max_tokens(
     const struct scorer *scorer); /* of a query, a text and what the tokenizer puts around them */

@@ -15,12 +15,13 @@ struct reranker_model {
 /* Token rows of one forward, as an embedder's. */
 enum { RERANKER_CPU_ROWS = 256, RERANKER_GPU_ROWS = 2048 };
 
-static struct encoder_options reranker_options(const struct config *config) {
-    return (struct encoder_options){
-        .model = model_options_of(config->retrieval.embedder_dtype, MODEL_DTYPE_AUTO),
-        .max_rows =
-            strcmp(config->model.device, "cpu") == 0 ? RERANKER_CPU_ROWS : RERANKER_GPU_ROWS,
-        .max_tokens = config->retrieval.reranker_tokens};
+static struct scorer_options reranker_options(const struct config *config) {
+    bool on_cpu = strcmp(config->model.device, "cpu") == 0;
+    return (struct scorer_options){
+        .encoder = {.model = model_options_of(config->retrieval.embedder_dtype, MODEL_DTYPE_AUTO),
+                    .max_rows = on_cpu ? RERANKER_CPU_ROWS : RERANKER_GPU_ROWS,
+                    .max_tokens = config->retrieval.reranker_tokens},
+        .instruction = config->retrieval.reranker_instruction};
 }
 
 static enum status reranker_score(void *self, const struct embed_request *embed_request,
@@ -41,7 +42,7 @@ enum status reranker_model_open(struct embedder *out, const char *folder,
                                 const struct config *config, struct error *e) {
     struct backend_options backend = {
         .threads = config->retrieval.threads ? config->retrieval.threads : config->model.threads};
-    struct encoder_options options = reranker_options(config);
+    struct scorer_options options = reranker_options(config);
     struct reranker_model *model = xcalloc(1, sizeof *model);
     *out = (struct embedder){.self = model};
     enum status status = backend_open(&model->backend, config->model.device, &backend, e);
@@ -64,7 +65,7 @@ enum status reranker_model_open(struct embedder *out, const char *folder,
 enum status reranker_model_measure(struct encoder_bytes *out, const char *folder,
                                    const struct config *config, struct backend *backend,
                                    struct error *e) {
-    struct encoder_options options = reranker_options(config);
+    struct scorer_options options = reranker_options(config);
     return scorer_measure(out, folder, backend, &options, e) ? error_prefix(e, "reranker")
                                                              : STATUS_OK;
 }

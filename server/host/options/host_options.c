@@ -187,6 +187,9 @@ static const struct option_row retrieval_rows[] = {
     OPTION_INT(
         struct retrieval_settings, reranker_tokens, 0, 0, 1 << 24,
         "tokens of a query with a text that the reranker reads; 0: as many as its folder says"),
+    OPTION_TEXT(struct retrieval_settings, reranker_instruction, "",
+                "the task in words that Qwen3-Reranker judges texts by; empty: as its model card "
+                "has it, for searches of the web"),
     OPTION_TEXT(
         struct retrieval_settings, query_prompt, "",
         "what stands before a text that is searched with; empty: as the embedder's folder says"),

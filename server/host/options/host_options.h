@@ -75,13 +75,14 @@ struct retrieval_settings {
     int prompt_pictures;     /* of those, seen as pictures */
     int min_every;           /* the fewest that a request may ask for */
     char *embedder; /* sentence-transformers folder; empty: as the collection's MANIFEST says */
-    char *picture_embedder;  /* of pictures alone; empty: as the collection's MANIFEST says */
-    int embedder_dtype;      /* enum model_dtype */
-    int embedder_dimensions; /* of a vector; 0: all that the embedder gives */
-    int embedder_tokens;     /* of a text; 0: as the embedder's folder says */
-    char *reranker;          /* folder of a cross-encoder; empty: none */
-    int rerank_candidates;   /* hits that the reranker reads */
-    int reranker_tokens;     /* of a query with a text; 0: as the reranker's folder says */
+    char *picture_embedder;     /* of pictures alone; empty: as the collection's MANIFEST says */
+    int embedder_dtype;         /* enum model_dtype */
+    int embedder_dimensions;    /* of a vector; 0: all that the embedder gives */
+    int embedder_tokens;        /* of a text; 0: as the embedder's folder says */
+    char *reranker;             /* folder of a cross-encoder; empty: none */
+    int rerank_candidates;      /* hits that the reranker reads */
+    int reranker_tokens;        /* of a query with a text; 0: as the reranker's folder says */
+    char *reranker_instruction; /* that it judges by; empty: as its model card has it */
     char *query_prompt; /* before a text that is searched with; empty: as the embedder's folder says
                          */
     char *document_prompt;   /* before a chunk */
