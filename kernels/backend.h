@@ -86,6 +86,18 @@ enum {
     ATTENTION_BLOCK = 128
 };
 
+/* Additions to scores by distance, from the side of the query and of the key (DeBERTa, He et al.
+ * 2021, arXiv 2006.03654, 3.1): the score of query i and key j of head h grows by scale
+ * (by_query[i][h R + c] + by_key[j][h R + c]),  c = columns[D + distance], distance = where the
+ * query stands - key, at least -D and at most D. f32 [rows of q, heads R] and [rows of k, heads R],
+ * columns [2 D + 1] of 0 .. R - 1, all on the device. by_query.data NULL: nothing. CPU alone; keys
+ * lie row after row, kv_heads is heads, and there is neither bias nor soft-cap. */
+struct distance_scores {
+    struct tensor by_query, by_key;
+    const int32_t *columns;
+    int reach; /* D */
+};
+
 /* out = softmax(scale q k^T + bias) v per head (spec 4.3). q, out f32 [rows, heads * head_dim],
  * heads side by side; k, v [key rows, kv_heads * head_dim] of any dtype; query head i reads key
  * head i / (heads / kv_heads). Self attention over a KV cache, over packed rows, encoder and
@@ -116,6 +128,7 @@ struct attention_args {
     int window;    /* > 0: a query sees only keys nearer to where it stands than `window`; 0: all */
     float softcap; /* > 0: a score s becomes softcap tanh(s / softcap), after scale, before the
                       bias. 0: it stays */
+    struct distance_scores distances;
     /* Each head's softmax has one more score, sinks[head], whose value is zero: what it takes, the
      * keys lack. Device, [heads]; NULL: none. */
     const float *sinks;

@@ -4,8 +4,8 @@
  * of the keys i that it sees there,
  *
  *     s_i = sum over d of (scale q_d) k_id, then s_i = softcap tanh(s_i / softcap), then s_i +=
- * bias of i, if given; m = max s_i;  p_i = exp(s_i - m);  sum = p_0 + p_1 + ...; out = p_0 v_0 +
- * p_1 v_1 + ..., in rising i,
+ * bias of i, or what its distance adds, if given; m = max s_i;  p_i = exp(s_i - m);  sum = p_0 +
+ * p_1 + ...; out = p_0 v_0 + p_1 v_1 + ..., in rising i,
  *
  * where s_i is 16 sums, each over every 16th d in rising order, which are added 8 apart, then 4, 2
  * and 1, and so is the sum of p_i in the vector variants. Integers are widened as they are: the
@@ -174,9 +174,42 @@ static int block_row(const struct attention_args *args, const struct attention_s
     return args->blocks[span->k_start + min_int(key / ATTENTION_BLOCK, last)] * ATTENTION_BLOCK;
 }
 
+/* The bias of each key of the range for one row of a piece, by their distances. */
+static void add_distances(const struct call *call, const struct attention_piece *piece, int key,
+                          const struct attention_range *range, int i) {
+    const struct attention_args *args = call->args;
+    const struct distance_scores *distances = &args->distances;
+    int row = i % piece->rows, stands = query_stands(call, piece, row), reach = distances->reach,
+        columns = distances->by_query.cols / args->heads,
+        first = query_head(call, piece, i) * columns;
+    const float *query =
+        row_f32(distances->by_query, piece->span->q_start + piece->first + row) + first;
+    float *bias = range->scratch->bias + i * ATTENTION_KEYS;
+    for (int j = 0; j < range->keys; j++) {
+        int at = piece->span->k_start + key + j, distance = stands - key - j;
+        int column = distances->columns[reach + max_int(-reach, min_int(distance, reach))];
+        bias[j] = args->scale * (query[column] + row_f32(distances->by_key, at)[first + column]);
+    }
+}
+
+/* The bias of each row is its own, by the number of the key in the range. */
+static void find_distances(const struct call *call, const struct attention_piece *piece, int key,
+                           struct attention_range *range) {
+    range->reach = ATTENTION_KEYS;
+    for (int row = 0; row < piece->rows; row++) range->distance[row] = 0;
+    for (int i = 0; i < piece->heads * piece->rows; i++) {
+        add_distances(call, piece, key, range, i);
+        range->bias[i] = range->scratch->bias + i * ATTENTION_KEYS;
+    }
+}
+
 static void find_bias(const struct call *call, const struct attention_piece *piece, int key,
                       struct attention_range *range) {
     const struct attention_args *args = call->args;
+    if (args->distances.by_query.data) {
+        find_distances(call, piece, key, range);
+        return;
+    }
     range->reach = args->bias.data == NULL ? -1 : args->bias.cols / 2;
     if (range->reach < 0) return;
     for (int row = 0; row < piece->rows; row++)

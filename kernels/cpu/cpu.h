@@ -41,6 +41,7 @@ struct attention_scratch {
     float queries[ATTENTION_ROWS *
                   ATTENTION_MAX_HEAD]; /* [rows][padded], scaled, zeros beyond head_dim */
     float scores[ATTENTION_ROWS * ATTENTION_KEYS]; /* of one range; then e^(score - largest) */
+    float bias[ATTENTION_ROWS * ATTENTION_KEYS];   /* of one range, where distances add to scores */
     float copy[ATTENTION_COPY]; /* [keys][kv_heads][padded], zeros beyond head_dim */
     /* Of one range's int8 keys and values, [kv_heads][ATTENTION_KEYS]. */
     float k_scales[ATTENTION_ROWS * ATTENTION_KEYS], v_scales[ATTENTION_ROWS * ATTENTION_KEYS];

@@ -97,6 +97,7 @@ struct attention_shape attention_shape_of(struct backend *backend,
 
 void cuda_attention(struct backend *backend, const struct attention_args *args) {
     CHECK(args->head_dim <= CUDA_MAX_HEAD && args->kv_heads <= 65535);
+    CHECK(args->distances.by_query.data == NULL); /* model.c refuses such models */
     struct attention_shape shape = attention_shape_of(backend, args);
     rows_zero_unwritten(backend, args);
     attention_decode(backend, args, shape);

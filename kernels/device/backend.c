@@ -190,6 +190,17 @@ static bool scales_fit(const struct tensor *t, const struct tensor *scales, int 
            scales->cols == groups;
 }
 
+static void distances_check(const struct attention_args *args) {
+    const struct distance_scores *distances = &args->distances;
+    if (distances->by_query.data == NULL) return;
+    int columns = distances->by_query.cols;
+    CHECK(columns % args->heads == 0 && distances->columns != NULL && distances->reach >= 0);
+    CHECK(tensor_is_f32(&distances->by_query, args->q.rows, columns) &&
+          tensor_is_f32(&distances->by_key, args->k.rows, columns));
+    CHECK(args->kv_heads == args->heads && args->blocks == NULL && args->bias.data == NULL &&
+          args->softcap == 0);
+}
+
 /* All but out and v. */
 static void attention_check(const struct attention_args *args) {
     CHECK(args->heads > 0 && args->kv_heads > 0 && args->heads % args->kv_heads == 0 &&
@@ -202,6 +213,7 @@ static void attention_check(const struct attention_args *args) {
           (tensor_is_f32(&args->bias, args->heads, args->bias.cols) && args->bias.cols % 2 == 1));
     CHECK(args->window >= 0);
     CHECK(args->softcap >= 0);
+    distances_check(args);
     spans_check(args);
 }
 

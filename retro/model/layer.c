@@ -183,6 +183,27 @@ struct attention_args layer_attention_args(const struct pass *pass, const struct
         .sinks = layer->sinks.data};
 }
 
+/* The additions to the scores of these rows by their distances. */
+static struct distance_scores score_distances(const struct pass *pass, const struct layer *layer,
+                                              struct tensor q, struct tensor k) {
+    const struct stack *stack = pass->stack;
+    struct backend *backend = pass->model->backend;
+    struct tensor by_query = pass->scratch.by_query, by_key = pass->scratch.by_key;
+    if (layer->distance_keys == NULL) return (struct distance_scores){0};
+    backend_linear_heads(
+        backend,
+        &(struct linear_heads_args){
+            .y = by_query, .x = q, .weights = layer->distance_keys, .heads = stack->heads.n});
+    backend_linear_heads(
+        backend,
+        &(struct linear_heads_args){
+            .y = by_key, .x = k, .weights = layer->distance_queries, .heads = stack->heads.n});
+    return (struct distance_scores){.by_query = by_query,
+                                    .by_key = by_key,
+                                    .columns = stack->distance_columns,
+                                    .reach = stack->dims.distances.farthest};
+}
+
 /* branch = norm_attention(SelfAttention(input)). */
 static void self_attention(const struct pass *pass, const struct layer *layer,
                            struct tensor input) {
@@ -209,6 +230,7 @@ static void self_attention(const struct pass *pass, const struct layer *layer,
     attention.v = cached ? pass->cache.v : v;
     attention.k_scales = pass->cache.k_scales;
     attention.v_scales = pass->cache.v_scales;
+    attention.distances = score_distances(pass, layer, q, k);
     layer_attend(pass, &attention, pass->self_shares);
     if (gates > 0)
         mixed = gate_rows(model, mixed, tensor_cols(qkv, all * h, gates * h), ACTIVATION_SIGMOID);

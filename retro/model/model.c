@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retro/model/distances.h"
 #include "retro/model/packed.h"
 #include "retro/weights/gguf_folder.h"
 
@@ -223,6 +224,7 @@ static enum status split_model(struct model *model, struct error *e) {
 static enum status check_device(const struct model *model, struct error *e) {
     const char *device = model->backend->ops->name;
     bool latent = model->stacks[STACK_DECODER].dims.latent.rank > 0;
+    if (distances_check_device(model, e)) return e->status;
     if (!latent || strcmp(device, "cpu") == 0) return STATUS_OK;
     return error_set(e, STATUS_UNSUPPORTED,
                      "a %s model has latent attention, whose rows of %d columns the kernels of "
@@ -428,6 +430,7 @@ static enum status open_weights(struct model *model, struct weights *weights, bo
     model_resolve(model, weights);
     enum status status = packed ? model_load_packed(model, weights, options, e)
                                 : model_load_weights(model, weights, options, e);
+    if (status == STATUS_OK) status = distances_open(model, options->check_only, e);
     if (status) return status;
     if (model_writes(model) && model->spec.tied && model->comm->size == 1)
         model->output.weight = model->embedding.word;
@@ -470,12 +473,15 @@ static void free_layers(struct stack *stack) {
         free_experts(&stack->layers[i].expert_fc2);
         free(stack->layers[i].latent_keys);
         free(stack->layers[i].latent_values);
+        free(stack->layers[i].distance_keys);
+        free(stack->layers[i].distance_queries);
     }
     free(stack->layers);
 }
 
 void model_close(struct model *model) {
     if (model == NULL) return;
+    if (model->opened) distances_release(model);
     if (model->opened) model_release_weights(model);
     weights_close(model->mapped);
     for (int id = 0; id < STACK_COUNT; id++) free_layers(&model->stacks[id]);

@@ -21,6 +21,11 @@ struct stack {
     struct norm_weights final_norm; /* gamma NULL without */
     struct tensor relative; /* f32 [local H, 2 max_distance + 1], a bias by key minus query; data
                                NULL without */
+    /* Of dims.distances: the table, f32 [2 span, d], and its norm, gamma NULL without; and the row
+     * of each distance from -farthest to farthest, on the device. Data NULL without. */
+    struct tensor distances;
+    struct norm_weights norm_distances;
+    int32_t *distance_columns;
 };
 
 /* Rows of token ids become rows of d; all stacks that read ids share it. */

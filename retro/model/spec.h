@@ -102,6 +102,15 @@ struct latent_dims {
     float epsilon;          /* of the norms of latents, whatever that of the other norms */
 };
 
+/* Rows for distances between tokens, which meet the queries and keys of every layer (struct
+ * distance_scores). They are projected as a layer's own rows are, by its queries and keys. */
+struct distance_dims {
+    int span;     /* the table has twice as many rows, of distances -span .. span - 1; 0: none */
+    int farthest; /* distances up to it are told apart, by buckets where it is more than span */
+    bool buckets; /* those beyond span / 2 share rows, by their logarithms */
+    bool normed;  /* the table has a norm */
+};
+
 /* The shape of one stack; every layer of it has this shape. */
 struct dims {
     int n_layers; /* 0: the model has no such stack */
@@ -134,6 +143,7 @@ struct dims {
     bool head_gate;    /* what self attention finds is weighed by sigmoids of a fourth product */
     struct state_dims state;
     struct latent_dims latent;
+    struct distance_dims distances;
     bool parallel;        /* attention and MLP of a layer read the same rows */
     float score_scale;    /* of attention scores: 1 / sqrt(h); 1 in Hugging Face's T5 */
     float score_cap;      /* the soft-cap of attention scores, 0: none */
@@ -326,6 +336,9 @@ struct layer {
     struct norm_weights norm_latent, norm_latent_query;
     struct weight *latent_keys, *latent_values; /* [dims.heads], owned, of which this rank's have
                                                    data; NULL without */
+    /* The table of distances as this layer's keys and queries, a matrix [2 span, h] a head, made of
+     * its qkv when it is loaded (distances.h); [dims.heads] owned, NULL without. */
+    struct weight *distance_keys, *distance_queries;
     /* Of a layer that keeps a state (struct convolve_args, struct delta_args); without data in
      * others, and where its mixer has none. */
     struct projection state_in, state_gates, state_out;
@@ -426,7 +439,7 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision, family_qwen2_5_vl_vision,
     family_qwen3_next, family_qwen3_5, family_qwen3_5_text, family_qwen3_5_moe,
     family_qwen3_5_moe_text, family_lfm2, family_lfm2_moe, family_granite_hybrid, family_nemotron_h,
-    family_deepseek_v2, family_deepseek_v3, family_glm4_moe_lite;
+    family_deepseek_v2, family_deepseek_v3, family_glm4_moe_lite, family_deberta_v2;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;

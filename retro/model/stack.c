@@ -3,14 +3,16 @@
 
 #include <string.h>
 
-enum { SCRATCH_PARTS = 15 };
+enum { SCRATCH_PARTS = 17 };
 
 /* All parts, in one order. */
 static void list_parts(struct scratch *scratch, struct tensor *parts[SCRATCH_PARTS]) {
-    struct tensor *all[SCRATCH_PARTS] = {
-        &scratch->x,    &scratch->normed, &scratch->branch,  &scratch->qkv,     &scratch->mixed,
-        &scratch->wide, &scratch->gated,  &scratch->squares, &scratch->choices, &scratch->routes,
-        &scratch->few,  &scratch->shared, &scratch->parts,   &scratch->gates,   &scratch->channels};
+    struct tensor *all[SCRATCH_PARTS] = {&scratch->x,        &scratch->normed,  &scratch->branch,
+                                         &scratch->qkv,      &scratch->mixed,   &scratch->wide,
+                                         &scratch->gated,    &scratch->squares, &scratch->choices,
+                                         &scratch->routes,   &scratch->few,     &scratch->shared,
+                                         &scratch->parts,    &scratch->gates,   &scratch->channels,
+                                         &scratch->by_query, &scratch->by_key};
     memcpy(parts, all, sizeof all);
 }
 
@@ -73,6 +75,7 @@ static void count_columns(const struct stack *stack, int cols[SCRATCH_PARTS]) {
     cols[12] = dims->experts_used * dims->hidden;
     cols[13] = dims->state.mixer == MIXER_DELTA ? mixer.gates : 0;
     cols[14] = heads ? mixer.channels : 0;
+    cols[15] = cols[16] = 2 * dims->distances.span * stack->heads.n;
 }
 
 enum status scratch_measure(const struct stack *stack, int max_rows, size_t *bytes,

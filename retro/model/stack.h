@@ -19,6 +19,8 @@ struct scratch {
     struct tensor wide;   /* [rows, F or 2F]      fc1 */
     struct tensor gated;  /* [rows, F]            after the gate; wide when not gated */
     struct tensor branch; /* [rows, d]            a branch before it is added */
+    struct tensor by_query, by_key; /* [rows, H 2 span] of struct distance_scores; without columns
+                                       where distances add nothing */
     struct tensor squares; /* [rows, 2]           of queries and keys where a norm covers all heads;
                               [rows, 1] of a state space's values */
     /* Of layers with experts (struct experts_args); without columns where there are none. */

@@ -95,6 +95,10 @@ static const struct place_shape outer_shapes[] = {
      EXTENT_HEAD_COUNT, SPLIT_COLS},
     {offsetof(struct model, stacks[STACK_ENCODER].relative), KIND_RELATIVE, EXTENT_BUCKETS,
      EXTENT_HEAD_COUNT, SPLIT_COLS},
+    {offsetof(struct model, stacks[STACK_ENCODER].distances), KIND_TABLE, EXTENT_DISTANCES,
+     EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, stacks[STACK_ENCODER].norm_distances), KIND_NORM, EXTENT_HIDDEN,
+     EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct model, output), KIND_PROJECTION, EXTENT_VOCAB, EXTENT_HIDDEN, SPLIT_ROWS},
 };
 
@@ -213,6 +217,7 @@ static int extent_size(const struct model *model, const struct dims *dims, enum 
         case EXTENT_POSITIONS: return model->spec.max_positions;
         case EXTENT_TYPES: return model->spec.type_vocab;
         case EXTENT_BUCKETS: return dims->buckets;
+        case EXTENT_DISTANCES: return 2 * dims->distances.span;
         case EXTENT_HEAD_COUNT: return dims->heads;
         case EXTENT_CHANNELS: return 3;
         case EXTENT_CLASS_TOKENS: return model->spec.tower.class_tokens;

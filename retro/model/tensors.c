@@ -226,6 +226,9 @@ static bool outer_needed(const struct model *model, const struct place_shape *sh
                          enum stack_id stack) {
     const struct dims *dims = &model->stacks[stack].dims;
     if (shape->kind == KIND_RELATIVE) return dims->buckets > 0;
+    if (shape->out == EXTENT_DISTANCES) return dims->distances.span > 0;
+    if (shape->place == offsetof(struct model, stacks[STACK_ENCODER].norm_distances))
+        return dims->distances.normed;
     if (in_stack(shape->place, stack)) return dims->final_norm;
     if (shape->out == EXTENT_POSITIONS) return model->spec.learned_positions;
     if (shape->out == EXTENT_TYPES) return model->spec.type_vocab > 0;

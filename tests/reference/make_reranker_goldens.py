@@ -9,17 +9,20 @@ is right, and nothing of what a trained reranker finds.
 
 KIND/                 the folder as transformers saves it
 KIND/expected.json    "tokens" and "logits" of each pair of pairs.json, read by the tokenizer with longest_first
+KIND/instructed.json  the same of a reranker that is asked, by an instruction of one's own
 pairs.json            [query, text] of all kinds
 """
 import json
 import shutil
 import sys
 
+import tokenizers
 import torch
 import transformers
+from tokenizers import pre_tokenizers, processors, trainers
 
 from make_embedder_goldens import (HIDDEN, HEADS, FFN, LAYERS, OUT as EMBEDDERS, SENTENCES, bert_tokenizer, randomize,
-                                   qwen_tokenizer, roberta_tokenizer, sizes, xlm_tokenizer)
+                                   qwen_tokenizer, roberta_tokenizer, sizes, train, xlm_tokenizer)
 
 OUT = EMBEDDERS.parent / "reranker"
 LONG = "open the file and read the words of it " * 6
@@ -58,12 +61,53 @@ def modernbert_mean(t):
     return modernbert(t, classifier_pooling="mean", classifier_bias=True, norm_bias=False)
 
 
+def deberta_pieces():
+    """The ids that DeBERTa-v3 gives its special tokens, and a vocabulary of pieces."""
+    special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
+    model = train(tokenizers.models.Unigram(), pre_tokenizers.Metaspace(),
+                  trainers.UnigramTrainer(vocab_size=200, special_tokens=special, unk_token="[UNK]", show_progress=False))
+    return [(piece, score) for piece, score in model["vocab"]] + [("[MASK]", 0.0)]
+
+
+def deberta_tokenizer():
+    """As transformers 5 makes it."""
+    return transformers.DebertaV2Tokenizer(vocab=deberta_pieces(), unk_id=3)
+
+
+def published_deberta_tokenizer():
+    """As transformers 4 has converted it for the published models, but for the table of characters."""
+    raw = tokenizers.Tokenizer(tokenizers.models.Unigram(deberta_pieces()[:-1], unk_id=3, byte_fallback=False))
+    raw.normalizer = tokenizers.normalizers.Sequence([
+        tokenizers.normalizers.Strip(), tokenizers.normalizers.NFKC(), tokenizers.normalizers.Replace(tokenizers.Regex(" {2,}"), " ")])
+    raw.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")])
+    raw.decoder = tokenizers.decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    raw.post_processor = processors.TemplateProcessing(single="[CLS]:0 $A:0 [SEP]:0", pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+                                                       special_tokens=[("[CLS]", 1), ("[SEP]", 2)])
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=raw, bos_token="[CLS]", eos_token="[SEP]", unk_token="[UNK]",
+                                                pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
+
+
+def deberta(t, **more):
+    """Distances beyond four share rows by their logarithms, so most pairs have some."""
+    keys = {"relative_attention": True, "position_buckets": 8, "norm_rel_ebd": "layer_norm", "share_att_key": True,
+            "pos_att_type": "p2c|c2p", "position_biased_input": False, "max_position_embeddings": 40, "num_labels": 1,
+            "layer_norm_eps": 1e-7, "pooler_hidden_size": HIDDEN, **more}
+    return transformers.DebertaV2ForSequenceClassification(transformers.DebertaV2Config(**sizes(t, **keys)))
+
+
+def deberta_plain(t):
+    """A row for each distance up to 24; those farther share the last ones."""
+    return deberta(t, position_buckets=-1, max_relative_positions=24, norm_rel_ebd="none", pooler_hidden_act="tanh")
+
+
 KINDS = {"bert": (bert_tokenizer, bert), "roberta": (roberta_tokenizer, roberta), "xlm": (xlm_tokenizer, xlm),
          "distilbert": (bert_tokenizer, distilbert), "modernbert": (bert_tokenizer, modernbert),
-         "modernbert_mean": (bert_tokenizer, modernbert_mean)}
+         "modernbert_mean": (bert_tokenizer, modernbert_mean), "deberta": (published_deberta_tokenizer, deberta),
+         "deberta_plain": (deberta_tokenizer, deberta_plain)}
 
 
 INSTRUCT = "Given a web search query, retrieve relevant passages that answer the query"
+OWN = "Find the page of the manual that tells how it is done"
 BEFORE = ('<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. '
           'Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n')
 BEHIND = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
@@ -90,18 +134,35 @@ def write_answers(kind, seed, scored):
     randomize(model, seed)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    for instruction, name in (INSTRUCT, "expected.json"), (OWN, "instructed.json"):
+        tokens, logits = score_answers(model, tokenizer, instruction, scored)
+        expected = {"tokens": tokens, "logits": logits} | ({"instruction": OWN} if instruction == OWN else {})
+        (folder / name).write_text(json.dumps(expected) + "\n")
+        print(kind, min(logits), max(logits), min(tokens), max(tokens))
+
+
+def score_answers(model, tokenizer, instruction, scored):
     yes, no = (tokenizer.convert_tokens_to_ids(word) for word in ("yes", "no"))
     before, behind = (tokenizer.encode(text, add_special_tokens=False) for text in (BEFORE, BEHIND))
     tokens, logits = [], []
     for query, text in PAIRS:
-        pair = tokenizer.encode(f"<Instruct>: {INSTRUCT}\n<Query>: {query}\n<Document>: {text}", add_special_tokens=False)
+        pair = tokenizer.encode(f"<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {text}", add_special_tokens=False)
         ids = before + pair[:ROOM - len(before) - len(behind)] + behind
         with torch.inference_mode():
             last = model(input_ids=torch.tensor([ids])).logits
         logits.append(last.item() if scored else (last[0, -1, yes] - last[0, -1, no]).item())
         tokens.append(len(ids))
-    (folder / "expected.json").write_text(json.dumps({"tokens": tokens, "logits": logits}) + "\n")
-    print(kind, min(logits), max(logits), min(tokens), max(tokens))
+    return tokens, logits
+
+
+def publish(folder):
+    """config.json as transformers 4 has written it for the published models."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    later = ("dtype", "legacy", "tie_word_embeddings", "bos_token_id", "eos_token_id")
+    config = {key: value for key, value in config.items() if key not in later}
+    config |= {"pos_att_type": "p2c|c2p", "torch_dtype": "float32", "transformers_version": "4.38.2"}
+    path.write_text(json.dumps(config, indent=2) + "\n")
 
 
 def write_kind(kind, seed):
@@ -121,6 +182,8 @@ def write_kind(kind, seed):
             logits.append(model(**read).logits.item())
         tokens.append(read["input_ids"].shape[1])
     (folder / "expected.json").write_text(json.dumps({"tokens": tokens, "logits": logits}) + "\n")
+    if kind == "deberta":
+        publish(folder)
     print(kind, min(logits), max(logits))
 
 

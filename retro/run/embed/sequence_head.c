@@ -10,13 +10,39 @@
 #include "retro/model/spec.h"
 #include "retro/weights/weights.h"
 
-/* A head: norm(activation(x W^T + b)), then the classifier. `by_config`: its activation, its
- * pooling and the norm's epsilon are in config.json. */
+/* A head's keys in config.json. */
+struct head_keys {
+    int activation, pooling;
+    float epsilon;
+};
+static const struct json_choice activations[] = {{"gelu", DENSE_GELU},
+                                                 {"relu", DENSE_RELU},
+                                                 {"silu", DENSE_SILU},
+                                                 {"tanh", DENSE_TANH},
+                                                 {NULL, 0}};
+static const struct json_choice poolings[] = {
+    {"cls", POOLING_CLS}, {"mean", POOLING_MEAN}, {NULL, 0}};
+static const struct json_field modernbert_fields[] = {
+    {"classifier_activation", JSON_CHOICE, JSON_AT(struct head_keys, activation),
+     .choices = activations, .fallback = DENSE_GELU},
+    {"classifier_pooling", JSON_CHOICE, JSON_AT(struct head_keys, pooling), .choices = poolings,
+     .fallback = POOLING_CLS},
+    {"norm_eps", JSON_FLOAT, JSON_AT(struct head_keys, epsilon), .fallback = 1e-5},
+};
+static const struct json_table modernbert_keys = JSON_TABLE(modernbert_fields, .open = true);
+static const struct json_field deberta_fields[] = {
+    {"pooler_hidden_act", JSON_CHOICE, JSON_AT(struct head_keys, activation),
+     .choices = activations, .fallback = DENSE_GELU},
+};
+static const struct json_table deberta_keys = JSON_TABLE(deberta_fields, .open = true);
+
+/* A head: norm(activation(x W^T + b)), then the classifier. `keys`: those of config.json that it
+ * has; NULL: none. */
 static const struct sequence_head {
     const char *dense, *dense_bias, *classifier, *classifier_bias;
     enum dense_activation activation;
     const char *norm;
-    bool by_config;
+    const struct json_table *keys;
 } heads[] = {
     {.dense = "bert.pooler.dense.weight",
      .dense_bias = "bert.pooler.dense.bias",
@@ -38,7 +64,12 @@ static const struct sequence_head {
      .classifier = "classifier.weight",
      .classifier_bias = "classifier.bias",
      .norm = "head.norm.weight",
-     .by_config = true},
+     .keys = &modernbert_keys},
+    {.dense = "pooler.dense.weight",
+     .dense_bias = "pooler.dense.bias",
+     .classifier = "classifier.weight",
+     .classifier_bias = "classifier.bias",
+     .keys = &deberta_keys},
 };
 
 static const struct sequence_head *find_head(const struct weights *weights) {
@@ -61,34 +92,14 @@ static struct encoder_module *add_layer(struct encoder_folder *folder, const cha
     return module;
 }
 
-/* ModernBERT's keys. */
-struct head_keys {
-    int activation, pooling;
-    float epsilon;
-};
-static const struct json_choice activations[] = {{"gelu", DENSE_GELU},
-                                                 {"relu", DENSE_RELU},
-                                                 {"silu", DENSE_SILU},
-                                                 {"tanh", DENSE_TANH},
-                                                 {NULL, 0}};
-static const struct json_choice poolings[] = {
-    {"cls", POOLING_CLS}, {"mean", POOLING_MEAN}, {NULL, 0}};
-static const struct json_field head_fields[] = {
-    {"classifier_activation", JSON_CHOICE, JSON_AT(struct head_keys, activation),
-     .choices = activations, .fallback = DENSE_GELU},
-    {"classifier_pooling", JSON_CHOICE, JSON_AT(struct head_keys, pooling), .choices = poolings,
-     .fallback = POOLING_CLS},
-    {"norm_eps", JSON_FLOAT, JSON_AT(struct head_keys, epsilon), .fallback = 1e-5},
-};
-static const struct json_table head_table = JSON_TABLE(head_fields, .open = true);
-
-static enum status read_head_keys(const struct encoder_folder *folder, struct head_keys *keys,
+static enum status read_head_keys(const struct encoder_folder *folder,
+                                  const struct json_table *table, struct head_keys *keys,
                                   struct error *e) {
     char path[4096];
     struct json *root;
     snprintf(path, sizeof path, "%s/config.json", folder->model);
     if (json_parse_file(&root, path, e)) return e->status;
-    enum status status = spec_read(root, &head_table, keys, e);
+    enum status status = spec_read(root, table, keys, e);
     json_close(root);
     return status;
 }
@@ -101,7 +112,7 @@ static const char *bias_there(const struct weights *weights, const char *name) {
 static enum status add_head(struct encoder_folder *folder, const struct sequence_head *head,
                             const struct weights *weights, int hidden, struct error *e) {
     struct head_keys keys = {.activation = (int)head->activation, .pooling = POOLING_CLS};
-    if (head->by_config && read_head_keys(folder, &keys, e)) return e->status;
+    if (head->keys && read_head_keys(folder, head->keys, &keys, e)) return e->status;
     folder->modes[0] = (enum pooling_mode)keys.pooling;
     folder->n_modes = 1;
     folder->include_prompt = true;
@@ -128,7 +139,7 @@ enum status sequence_head_read(struct encoder_folder *folder, int hidden, struct
         status =
             error_set(e, STATUS_UNSUPPORTED,
                       "%s: no head that scores a text: a reranker is a BERT, RoBERTa, XLM-RoBERTa, "
-                      "DistilBERT or ModernBERT \"ForSequenceClassification\"",
+                      "DistilBERT, ModernBERT or DeBERTa-v2 \"ForSequenceClassification\"",
                       folder->model);
     else if (n_labels != 1)
         status = error_set(e, STATUS_UNSUPPORTED, "%s: %s has %lld labels; a reranker has one",
