@@ -244,6 +244,30 @@ bool marks_find_page(struct mark_span marks, uint64_t text_size, uint32_t page,
     return found;
 }
 
+static uint64_t line_start(struct text_span text, uint64_t at) {
+    while (at > 0 && text.text[at - 1] != '\n') at--;
+    return at;
+}
+
+struct text_range marks_find_section(struct mark_span marks, struct text_span text,
+                                     struct text_range part) {
+    struct text_range section = {0, text.size};
+    for (uint32_t i = marks_seek(marks, part.start + 1); i > 0; i--) {
+        struct mark mark = mark_read(marks, i - 1);
+        if (mark.kind != MARK_HEADING) continue;
+        section.start = line_start(text, mark.at);
+        break;
+    }
+    for (uint32_t i = marks_seek(marks, part.end); i < marks.n; i++) {
+        struct mark mark = mark_read(marks, i);
+        if (mark.kind != MARK_HEADING) continue;
+        section.end = line_start(text, mark.at);
+        break;
+    }
+    if (section.end < part.end) section.end = part.end; /* a chunk may end within a line */
+    return section;
+}
+
 uint32_t marks_last_page(struct mark_span marks) {
     uint32_t last = 0;
     for (uint32_t i = 0; i < marks.n; i++) {

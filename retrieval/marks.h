@@ -130,5 +130,10 @@ struct text_range {
 /* Where a page, from 1, stands in a text of so many bytes; false: it has no such page. */
 bool marks_find_page(struct mark_span marks, uint64_t text_size, uint32_t page,
                      struct text_range *out);
+/* The section of bytes `part` of a text: from the line of the last heading at its beginning or
+ * before to that of the first heading behind its end; where there is none, from and to the text's
+ * ends. */
+struct text_range marks_find_section(struct mark_span marks, struct text_span text,
+                                     struct text_range part);
 /* The last page's number; 0: none is known. */
 uint32_t marks_last_page(struct mark_span marks);

@@ -139,6 +139,34 @@ def test_passages_leave_room_for_the_answer(server, config, tmp_path):
     assert small.stop() == 0
 
 
+GUIDE = "# Guide\n\nIt begins here.\n\n## Crossing\n\n" + "The road is long. " * 30 + "The ferry leaves at noon from the old pier. " + \
+    "The river is wide. " * 30 + "\n\n## Return\n\nThe way back is another.\n"
+
+
+def test_sections_are_read_around_chunks(config, tmp_path):
+    """The chunk that is found grows to its section, as far as the budget goes; places are those of what was read."""
+    (tmp_path / "guide.md").write_text(GUIDE)
+    build(config, tmp_path / "collection", tmp_path / "guide.md")
+    running = Server(config, tmp_path, f"retrieval.collection={tmp_path / 'collection'}", "retrieval.prompt_tokens=1500", "retrieval.k=1")
+    question = "When does the ferry leave from the old pier?"
+    chunk, section = (say(running, question, retrieval={"read": read})["retrieval"][0]["neighbors"] for read in ("chunk", "section"))
+    (small,), (grown,) = chunk, section
+    assert grown["start"] <= small["start"] and grown["end"] >= small["end"] and len(grown["text"]) > len(small["text"])
+    assert GUIDE.encode()[grown["start"]:grown["end"]].decode() == grown["text"] and "The ferry leaves" in grown["text"]
+    assert grown["text"].startswith("## Crossing") and grown["text"].endswith("wide.") and grown["heading"] == ["Guide", "Crossing"]
+    assert grown["line"] == 5
+
+    few = Server(config, tmp_path, f"retrieval.collection={tmp_path / 'collection'}", "retrieval.prompt_tokens=600", "retrieval.k=1",
+                 "retrieval.read=section")
+    reply = say(few, question)
+    (part,) = reply["retrieval"][0]["neighbors"]
+    assert len(small["text"]) < len(part["text"]) < len(grown["text"]) and "The ferry leaves" in part["text"]
+    assert part["text"].startswith("The ") and part["text"].endswith(".")
+    assert len(passages(reply).encode()) <= 600  # the model has a token for each byte
+    for one in (running, few):
+        assert one.stop() == 0
+
+
 def test_stream(server):
     whole = say(server, "soup", logprobs=False, temperature=0)
     reply = server.post({"messages": [{"role": "user", "content": "soup"}], "max_tokens": 12, "ignore_eos": True, "stream": True}, PATH)

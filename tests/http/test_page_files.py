@@ -72,7 +72,7 @@ def test_the_page_learns_what_the_model_can_do(server):
     assert model["meta"]["chat"] is True and model["meta"]["chat_template"] == "plain" and model["meta"]["pictures"] is False
     props = server.request("GET", "/props").json()
     assert props["retrieval"] == {
-        "enabled": True, "mode": "attention", "query": "message", "conversation": "latest", "order": "relevance", "every": 0,
+        "enabled": True, "mode": "attention", "query": "message", "conversation": "latest", "read": "chunk", "order": "relevance", "every": 0,
         "quotes": False, "quote_words": 3,
         "support": False, "k": NEIGHBORS, "max_k": 16,
         "min_similarity": -1, "hybrid": True, "rerank": False, "pictures": True, "per_document": 0, "distinct": 0, "min_confidence": 0}

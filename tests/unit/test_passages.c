@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "config/text/sentences.h"
 #include "server/host/prompt/passage_list.h"
 #include "server/host/prompt/passages.h"
 
@@ -150,6 +151,114 @@ static void test_budget(void **state) {
     tokenizer_close(t);
 }
 
+/* A text of three sections, of which `part` of the second is found. */
+static const char sections[] =
+    "Before all.\n\n# One\n\nThe first section. It is short.\n\n## Two\n\nHere is a sentence. "
+    "Another "
+    "one is found here. A third comes. The fourth ends it.\n\n# Three\n\nThe last section.";
+
+struct marked_text {
+    struct buffer marks;
+};
+
+static void mark_headings(struct marked_text *marked) {
+    static const char *const headings[] = {"One", "Two", "Three"};
+    for (size_t i = 0; i < ARRAY_COUNT(headings); i++)
+        marks_add(&marked->marks, MARK_HEADING, 1 + (i == 1),
+                  (size_t)(strstr(sections, headings[i]) - sections), strlen(headings[i]));
+}
+
+static struct hit find_in(const struct marked_text *marked, const char *part, float similarity) {
+    struct hit hit = hit_of("a", sections, part, similarity);
+    hit.marks = marks_of(&marked->marks);
+    return hit;
+}
+
+/* One byte is one token. */
+static void expect_grown(struct hits hits, const struct hit *earlier, int budget,
+                         const char *expected) {
+    struct tokenizer *t = open_bytes();
+    struct passage_options o = {
+        .template = "{number}:{text}\n", .again = "{number}!\n", .max_tokens = budget};
+    struct passage_sources from = {.hits = &hits,
+                                   .earlier = earlier,
+                                   .n_earlier = earlier != NULL,
+                                   .last_number = earlier ? earlier->number : 0,
+                                   .sections = true};
+    struct passages out = {0};
+    struct error e = {0};
+    if (passages_write(&o, t, &from, 1000, &out, &e)) fail_msg("%s", e.text);
+    assert_true(out.ids.n <= budget);
+    for (int i = 0; i < out.n; i++) {
+        const struct hit *hit = &out.list[i];
+        if (hit->source.text) assert_ptr_equal(hit->text.text, hit->source.text + hit->start);
+        assert_int_equal(hit->text.size, hit->end - hit->start);
+    }
+    buffer_append(&out.text, "", 1);
+    assert_string_equal(out.text.data, expected);
+    passages_free(&out);
+    tokenizer_close(t);
+}
+
+static void test_sections(void **state) {
+    struct marked_text marked = {0};
+    (void)state;
+    mark_headings(&marked);
+    struct hit one[] = {find_in(&marked, "is found", 0.9F)};
+    struct hits found = {.list = one, .n = 1};
+    static const char whole[] =
+        "1:## Two\n\nHere is a sentence. Another one is found here. A third comes. The fourth ends "
+        "it.\n";
+    expect_grown(found, NULL, 500, whole);
+    expect_grown(found, NULL, (int)strlen(whole), whole);
+    /* A section that is too long is read at both sides, in whole sentences. */
+    expect_grown(found, NULL, 72,
+                 "1:Here is a sentence. Another one is found here. A third comes.\n");
+    expect_grown(found, NULL, 60, "1:Another one is found here. A third comes.\n");
+    expect_grown(found, NULL, 32, "1:Another one is found here.\n");
+
+    /* The first hit grows first, and one that it has grown over is the same passage. */
+    struct hit two[] = {find_in(&marked, "The last", 0.9F), find_in(&marked, "first", 0.8F)};
+    found = (struct hits){.list = two, .n = 2};
+    expect_grown(found, NULL, 54, "1:The first section.\n2:# Three\n\nThe last section.\n");
+    expect_grown(found, NULL, 64,
+                 "1:# One\n\nThe first section.\n2:# Three\n\nThe last section.\n");
+    expect_grown(found, NULL, 500,
+                 "1:# One\n\nThe first section. It is short.\n2:# Three\n\nThe last section.\n");
+    struct hit same[] = {find_in(&marked, "third", 0.9F), find_in(&marked, "Here is a", 0.8F)};
+    found = (struct hits){.list = same, .n = 2};
+    expect_grown(found, NULL, 500, whole);
+
+    /* Text of an earlier turn is not read again. */
+    struct hit earlier = find_in(&marked, "Here is a sentence.", 0);
+    earlier.number = 4;
+    found = (struct hits){.list = one, .n = 1};
+    expect_grown(found, &earlier, 500,
+                 "5:Another one is found here. A third comes. The fourth ends it.\n");
+    struct hit alone = {.document = "b", .start = 3, .end = 5, .text = {"ab", 2}};
+    found = (struct hits){.list = &alone, .n = 1};
+    expect_grown(found, NULL, 500, "1:ab\n");
+    buffer_free(&marked.marks);
+}
+
+/* A text without headings is one section, and one of any length costs no more than the budget. */
+static void test_no_section(void **state) {
+    size_t n = 4 << 20;
+    char *words = xmalloc(n + 1);
+    (void)state;
+    for (size_t i = 0; i < n; i++) words[i] = i % 8 == 7 ? ' ' : i % 8 == 6 ? '.' : 'W';
+    words[n] = '\0';
+    memcpy(words + n / 2, "a found", 7);
+    struct hit hit = hit_of("a", words, "found", 0.9F);
+    struct tokenizer *t = open_bytes();
+    struct passage_growth growth = {.tokenizer = t};
+    passage_grow(&growth, &hit, 100);
+    assert_true(hit.end - hit.start <= 105 && hit.end - hit.start > 80);
+    assert_true(sentence_starts(hit.source, hit.start) && sentence_ends(hit.source, hit.end));
+    tokenizer_close(t);
+    free(words);
+}
+
 /* Hits that earlier turns have are named behind the others, once, and numbers go on. */
 static void test_again(void **state) {
     struct tokenizer *t = open_bytes();
@@ -285,6 +394,8 @@ int main(void) {
         cmocka_unit_test(test_no_sentence_is_near),
         cmocka_unit_test(test_joined_and_ordered),
         cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_sections),
+        cmocka_unit_test(test_no_section),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_pictures),

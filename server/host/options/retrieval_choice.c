@@ -15,6 +15,8 @@ static const struct json_choice queries[] = {{"message", RETRIEVAL_BY_MESSAGE},
                                              {NULL, 0}};
 static const struct json_choice conversations[] = {
     {"latest", RETRIEVAL_OF_LATEST}, {"keep", RETRIEVAL_KEPT}, {NULL, 0}};
+static const struct json_choice reads[] = {
+    {"chunk", RETRIEVAL_READ_CHUNK}, {"section", RETRIEVAL_READ_SECTION}, {NULL, 0}};
 static const struct json_choice orders[] = {
     {"relevance", RETRIEVAL_BY_RELEVANCE}, {"stable", RETRIEVAL_STABLE}, {NULL, 0}};
 
@@ -40,6 +42,9 @@ static const struct json_choice orders[] = {
         ONE_OF(conversations), ONE_OF(conversations), \
         "passages in the prompt of a chat: those of its latest turn, or keep: earlier turns keep " \
         "those that they were answered with") \
+    ROW(CHOICE_READ, read, JSON_CHOICE, RETRIEVAL_READ_CHUNK, ONE_OF(reads), ONE_OF(reads), \
+        "what stands in a prompt of a chunk that was found: its sentences, or section: more of " \
+        "the section around it, as far as retrieval.prompt_tokens has room") \
     ROW(CHOICE_ORDER, order, JSON_CHOICE, RETRIEVAL_BY_RELEVANCE, ONE_OF(orders), ONE_OF(orders), \
         "passages in a prompt: the most relevant first, or stable: among documents that are " \
         "about " \

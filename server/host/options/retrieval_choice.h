@@ -18,6 +18,9 @@ enum retrieval_query { RETRIEVAL_BY_MESSAGE, RETRIEVAL_BY_CONVERSATION, RETRIEVA
 /* The passages that stand in the prompt of a chat: those of its latest turn, or those of earlier
  * turns too, where each has stood. */
 enum retrieval_conversation { RETRIEVAL_OF_LATEST, RETRIEVAL_KEPT };
+/* How much of a document is read around a chunk that was found: its sentences, or its section, as
+ * far as there is room (server/host/prompt/passage_list.h). */
+enum retrieval_read { RETRIEVAL_READ_CHUNK, RETRIEVAL_READ_SECTION };
 /* The order of passages in a prompt (server/host/prompt/passage_order.h). */
 enum retrieval_order { RETRIEVAL_BY_RELEVANCE, RETRIEVAL_STABLE };
 
@@ -27,6 +30,7 @@ enum choice_row {
     CHOICE_MODE,
     CHOICE_QUERY,
     CHOICE_CONVERSATION,
+    CHOICE_READ,
     CHOICE_ORDER,
     CHOICE_EVERY,
     CHOICE_QUOTES,
@@ -49,6 +53,7 @@ struct retrieval_choice {
     int mode;         /* enum retrieval_mode */
     int query;        /* enum retrieval_query */
     int conversation; /* enum retrieval_conversation */
+    int read;         /* enum retrieval_read */
     int order;        /* enum retrieval_order */
     int every;        /* tokens of an answer after which passages are sought again; 0: never */
     bool quotes;      /* what stands between quotation marks in an answer stands in a passage */

@@ -194,6 +194,45 @@ static enum status fit_texts(struct passage_writer *writer, int budget, int *n_h
     return status;
 }
 
+/* Whether a hit before hit i has all of it. */
+static bool is_covered(const struct passage_writer *writer, int i) {
+    const struct hit *hit = &writer->widened[i];
+    for (int j = 0; j < i; j++) {
+        const struct hit *other = &writer->widened[j];
+        if (other->start <= hit->start && other->end >= hit->end &&
+            strcmp(other->document, hit->document) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Hit i grows by what the budget leaves. A text may have a few tokens more in its passage than by
+ * itself: then it grows by less. */
+static enum status grow_hit(struct passage_writer *writer, int budget, int n_hits, int i,
+                            struct error *e) {
+    const struct passage_growth growth = {.tokenizer = writer->tokenizer,
+                                          .earlier = writer->from->earlier,
+                                          .n_earlier = writer->from->n_earlier};
+    struct hit *hit = &writer->widened[i];
+    const struct hit own = *hit;
+    enum status status = STATUS_OK;
+    for (int room = budget - writer->out->ids.n; room > 0 && status == STATUS_OK; room /= 2) {
+        passage_grow(&growth, hit, room);
+        if (hit->start == own.start && hit->end == own.end) return STATUS_OK;
+        status = write_first(writer, n_hits, e);
+        if (status || writer->out->ids.n <= budget) return status;
+        *hit = own;
+    }
+    return status == STATUS_OK ? write_first(writer, n_hits, e) : status;
+}
+
+static enum status grow_hits(struct passage_writer *writer, int budget, int n_hits,
+                             struct error *e) {
+    for (int i = 0; i < n_hits; i++)
+        if (!is_covered(writer, i) && grow_hit(writer, budget, n_hits, i, e)) return e->status;
+    return STATUS_OK;
+}
+
 static bool list_has(const struct passages *passages, const char *document) {
     for (int i = 0; i < passages->n; i++)
         if (strcmp(passages->list[i].document, document) == 0) return true;
@@ -284,9 +323,9 @@ enum status passages_write(const struct passage_options *options, const struct t
     out->pictures = xrealloc(out->pictures, ((size_t)from->n_pictures + 1) * sizeof *out->pictures);
     for (int i = 0; i < from->n_pictures; i++) from->pictures[i].stands = false;
 
-    int written = 0;
-    enum status status =
-        fit_texts(&writer, max_int(0, min_int(options->max_tokens, room)), &written, e);
+    int written = 0, budget = max_int(0, min_int(options->max_tokens, room));
+    enum status status = fit_texts(&writer, budget, &written, e);
+    if (status == STATUS_OK && from->sections) status = grow_hits(&writer, budget, written, e);
     if (status == STATUS_OK && choose_pictures(&writer, room - out->ids.n) > 0)
         status = write_first(&writer, written, e);
     if (status == STATUS_OK && from->order && from->order->known) status = order_list(&writer, e);

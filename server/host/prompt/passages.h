@@ -63,13 +63,15 @@ struct passage_sources {
     const struct hit *earlier; /* [n_earlier] passages of earlier turns of the prompt */
     int n_earlier;
     const struct passage_order *order; /* NULL: that of relevance */
+    bool sections;   /* what the budget leaves is for more of the hits' sections */
     int last_number; /* the highest that a passage of the conversation had; 0: none had one */
 };
 
 /* Makes passages of the hits: widened to sentences, joined where they touch, numbered in the order
  * of passage_list.h. A widened hit within a passage of an earlier turn is no passage; that one is
  * named behind the others, once. Of the hits, so many are taken, most similar first, as max_tokens
- * and `room` hold; then of their pictures so many as the rest of `room` holds. */
+ * and `room` hold; where sections are read, these grow in the same order as far as max_tokens and
+ * `room` have tokens left; then of their pictures so many as the rest of `room` holds. */
 enum status passages_write(const struct passage_options *options, const struct tokenizer *tokenizer,
                            const struct passage_sources *from, int room, struct passages *out,
                            struct error *e);
