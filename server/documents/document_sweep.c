@@ -8,7 +8,7 @@ enum {
     AGAIN_SECONDS = 60 /* after one that failed */
 };
 
-void document_sweep(struct document_sweeper *sweeper) {
+void document_sweep(struct document_sweeper *sweeper, int64_t n_written) {
     struct kept_swept swept;
     struct error e;
     double start = time_now();
@@ -16,7 +16,7 @@ void document_sweep(struct document_sweeper *sweeper) {
     struct snapshot *snapshot = collection_hold(sweeper->collection);
     int64_t version = snapshot->version;
     snapshot_release(snapshot);
-    if (version == sweeper->version) return;
+    if (version == sweeper->version && n_written == sweeper->n_written) return;
 
     enum status status = kept_sweep(sweeper->folder, sweeper->collection, &swept, &e);
     double took = time_now() - start;
@@ -29,4 +29,5 @@ void document_sweep(struct document_sweeper *sweeper) {
     if (swept.n_removed > 0)
         log_debug("%d copies of files went with their documents", swept.n_removed);
     sweeper->version = swept.n_held > 0 ? -1 : version;
+    sweeper->n_written = n_written;
 }

@@ -25,6 +25,7 @@ struct document_thread {
     pthread_mutex_t lock; /* guards it and the lines */
     pthread_cond_t ready; /* a job can be read or carried on, or the threads are to end */
     pthread_cond_t stop;
+    atomic_llong n_written;        /* copies of uploads */
     struct document_tender tender; /* guarded by the lock */
     struct document_lines lines;
 };
@@ -62,9 +63,11 @@ static void read_files(struct document_thread *thread, struct document_job *job)
         item->status = upload_read(item->upload, &item->error);
         if (item->status == STATUS_OK)
             item->status = upload_count(item->upload, job->upload_bytes, &bytes, &item->error);
-        if (item->status == STATUS_OK && thread->o.files)
+        if (item->status == STATUS_OK && thread->o.files) {
             item->status = kept_copy_write(thread->o.files, item->upload->bytes,
                                            &item->upload->copy, &item->error);
+            atomic_fetch_add(&thread->n_written, 1);
+        }
     }
 }
 
@@ -389,7 +392,7 @@ static void *run_keeping(void *argument) {
     while (wait_a_little(thread)) {
         tend(thread);
         upkeep_follow(thread->o.collection);
-        document_sweep(&sweeper);
+        document_sweep(&sweeper, atomic_load(&thread->n_written));
         if (time_now() < again || !upkeep_is_due(thread->o.collection, thread->o.compact_after))
             continue;
         if (!upkeep_compact(thread->o.collection, &thread->stopped))
