@@ -62,6 +62,15 @@ def third_person(order):
     return " ".join([verb, *rest])
 
 
+def first_part(meaning, ends):
+    """Up to the first of the marks, in the way it is said within a sentence; "" where nothing is left."""
+    part = re.split(rf"[{ends}] |[{ends}]$", meaning)[0]
+    return part[:1].lower() + part[1:]
+
+
+CLAUSE, SENTENCE = ".;:,(", ".;"
+
+
 @dataclass(frozen=True)
 class Asked:
     """A question whose form has a place {} for what it asks about, which may be said in other words; forms say it in several ways."""
@@ -87,9 +96,8 @@ def option_questions(page, option, meaning):
     asked = [Asked((f"What does the option {form} of {page} do?", f"What does {form} do in {page}?", f"What does {page} {form} do?",
                     f"What is the option {form} of {page} for?", f"What does {form} of {page} mean?"), "", meaning)
              for form in dict.fromkeys((option, one))]
-    purpose = re.split(r"[.;:,(] |[.;:,]$", meaning)[0]
+    purpose, answer = first_part(meaning, CLAUSE), f"{option} {meaning}"
     if purpose:
-        purpose, answer = purpose[0].lower() + purpose[1:], f"{option} {meaning}"
         asked.append(Asked((f"Which option of {page} does this: {{}}?", f"Which option of {page} is for this: {{}}?"), purpose, answer))
         if purpose.startswith("do not "):
             asked.append(Asked((f"How do I make {page} not {{}}?", f"Which option makes {page} not {{}}?", f"How do I stop {page}: it should not {{}}?"),
@@ -122,11 +130,11 @@ def error_questions(name, text):
     asked = []
     for _, error, meaning in ERROR.findall(text):
         meaning = shorten(meaning)
-        condition = re.split(r"[.;] |[.;]$", meaning)[0]
+        condition = first_part(meaning, SENTENCE)
         asked.append(Asked((f"When does {name} fail with {error}?", f"What does {error} mean for {name}?", f"Why does {name} return {error}?"), "", meaning))
         if condition:
             asked.append(Asked((f"Which error does {name} return if {{}}?", f"What error does {name} give when {{}}?",
-                                f"How does {name} fail if {{}}?"), condition[0].lower() + condition[1:], f"{error} {meaning}"))
+                                f"How does {name} fail if {{}}?"), condition, f"{error} {meaning}"))
     return asked
 
 
@@ -135,11 +143,11 @@ def flag_questions(name, text):
     asked = []
     for _, flag, meaning in FLAG.findall(text):
         meaning = shorten(meaning)
-        effect = re.split(r"[.;:,(] |[.;:,]$", meaning)[0]
+        effect = first_part(meaning, CLAUSE)
         asked.append(Asked((f"What does the flag {flag} of {name} do?", f"What does {flag} do in {name}?", f"What is {flag} of {name} for?"), "", meaning))
         if effect:
             asked.append(Asked((f"Which flag of {name} does this: {{}}?", f"Which flag for {name} is for this: {{}}?"),
-                               effect[0].lower() + effect[1:], f"{flag} {meaning}"))
+                               effect, f"{flag} {meaning}"))
     return asked
 
 
@@ -154,9 +162,9 @@ def status_questions(name, text):
     """From the condition of an exit status to its number, and back."""
     asked = []
     for status, meaning in STATUS.findall(text):
-        answer, condition = f"{status} {meaning}", re.split(r"[.;] |[.;]$", meaning)[0]
+        answer, condition = f"{status} {meaning}", first_part(meaning, SENTENCE)
         asked.append(Asked((f"What does the exit status {status} of {name} mean?", f"When does {name} exit with {status}?"), "", answer))
-        asked.append(Asked((f"What is the exit status of {name}: {{}}?", f"With which status does {name} exit: {{}}?"), condition[0].lower() + condition[1:], answer))
+        asked.append(Asked((f"What is the exit status of {name}: {{}}?", f"With which status does {name} exit: {{}}?"), condition, answer))
     return asked
 
 
@@ -165,10 +173,9 @@ def command_questions(page, text):
     asked = []
     for _, command, meaning in COMMAND.findall(text):
         meaning = shorten(meaning)
-        purpose = re.split(r"[.;:,(] |[.;:,]$", meaning)[0]
+        purpose, answer = first_part(meaning, CLAUSE), f"{command} {meaning}"
         asked.append(Asked((f"What does {page} {command.split()[0]} do?", f"What does the command {command.split()[0]} of {page} do?"), "", meaning))
         if purpose:
-            purpose, answer = purpose[0].lower() + purpose[1:], f"{command} {meaning}"
             asked.append(Asked((f"Which command of {page} does this: {{}}?", f"Which {page} command is for this: {{}}?", f"How do I do this with {page}: {{}}?"), purpose, answer))
     return asked
 
