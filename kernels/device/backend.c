@@ -221,7 +221,7 @@ void backend_attention(struct backend *backend, const struct attention_args *arg
     attention_check(args);
     CHECK(tensor_is_f32(&args->out, args->q.rows, args->q.cols));
     CHECK(tensor_valid(&args->v) && args->v.cols == args->k.cols && args->v.rows == args->k.rows);
-    CHECK(args->v.dtype == args->k.dtype && scales_fit(&args->v, &args->v_scales, args->kv_heads));
+    CHECK(scales_fit(&args->v, &args->v_scales, args->kv_heads));
     if (!backend->error.status) backend->ops->attention(backend, args);
 }
 

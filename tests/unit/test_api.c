@@ -330,9 +330,8 @@ static const struct {
     {"{\"prompt\": \"a\", \"temprature\": 1}", "temprature", "unknown_parameter",
      "known are model, prompt, max_tokens, temperature"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"K\": 1}}", "retrieval.K", "unknown_parameter",
-     "known are enabled, mode, query, conversation, order, every, quotes, quote_words, support, k, "
-     "min_similarity, "
-     "hybrid"},
+     "known are enabled, mode, query, conversation, read, order, every, quotes, quote_words, "
+     "support, k, min_similarity, hybrid"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"k\": 5}}", "retrieval.k", "invalid_value",
      "allowed is 1 .. 4 (option retrieval.max_k)"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"min_similarity\": 2}}", "retrieval.min_similarity",
