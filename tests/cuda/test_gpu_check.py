@@ -48,6 +48,7 @@ def run(folder, *, ops, gpu, device="cuda:0"):
     write(bundle / "test_cuda_attention", "#!/bin/sh\necho '[  PASSED  ] 6 test(s).'\n")
     write(bundle / "test_cuda_blocks", "#!/bin/sh\necho '[  PASSED  ] 8 test(s).'\n")
     write(bundle / "test_cuda_experts", "#!/bin/sh\necho '[  PASSED  ] 7 test(s).'\n")
+    write(bundle / "test_cuda_delta", "#!/bin/sh\necho '[  PASSED  ] 3 test(s).'\n")
     write(bundle / "test_cuda_steps", "#!/bin/sh\necho '[  PASSED  ] 2 test(s).'\n")
     if gpu:
         write(bundle / "test_index_gpu", "#!/bin/sh\necho '[  PASSED  ] 7 test(s).'\n")
@@ -74,7 +75,7 @@ def test_all_is_well(tmp_path):
     assert [s["name"] for s in result["stages"]] == ["device", "build", "ops", "golden", "sanitizer", "bench"]
     assert all(s["status"] == 0 for s in result["stages"])
     assert (result["gpu"], result["driver"]) == ("A GPU", "580.1")
-    assert result["ops"] == {"passed": 49, "failed": 0} and result["golden"] == {"passed": 14, "failed": 0}
+    assert result["ops"] == {"passed": 52, "failed": 0} and result["golden"] == {"passed": 14, "failed": 0}
     assert result["sanitizer"]["racecheck ops"] == "0 errors"
     assert "| the device | search.flat.1 | 0.5 ms |" in page and "| the device | search.ivf.1 | 0.5 ms |" in page
     shares = {row["name"]: row for row in result["derived"]}
