@@ -82,7 +82,7 @@ def start_ours(a, folder):
     config = {
         "model": {"path": str(pathlib.Path(a.model).resolve()), "threads": a.threads},
         "retrieval": {"enabled": False},
-        "server": {"port": 0, "max_sequences": a.streams, "max_context": a.prompt + a.tokens + 8},
+        "server": {"port": 0, "max_sequences": a.streams, "max_context": a.prompt + a.tokens + 8, "drafts": a.drafts},
     }
     path = folder / "retro.json"
     path.write_text(json.dumps(config))
@@ -188,6 +188,7 @@ def main():
     p.add_argument("--peer", required=True, help="llama-server")
     p.add_argument("--peer-model", required=True, help="GGUF file of the same shape and bits")
     p.add_argument("--peer-args", default="", help="more arguments for llama-server")
+    p.add_argument("--drafts", default="on", choices=["on", "off"], help="of our server: guessed tokens, which random models repeat")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--streams", type=int, default=8)
     p.add_argument("--prompt", type=int, default=64)
