@@ -54,7 +54,7 @@ class Home:
         write_model(folder / "gpt", self.gpt, folder / "model/tokenizer.json")
         self.config = folder / "retro.json"
         self.config.write_text(json.dumps({"model": {"path": "model"}, "retrieval": {
-            "collection": "collection", "embedder": str(deps / "minilm")}}))
+            "collection": "collection", "embedder": str(deps / "minilm"), "hybrid": False}}))
         # The pages repeat themselves; FAISS rounds, and so orders nearly equal chunks, by how many queries come at once.
         subprocess.run([build / "retro-index", "build", "--chunks", "grid", "--out", folder / "collection", "--config", self.config, "--index", "Exact",
                         folder / "docs"], check=True, capture_output=True)
