@@ -29,6 +29,7 @@ struct fusion {
     const struct candidates *passages;
     struct exact_words exact;
     double weight, lowest, highest;
+    bool asks;                 /* the query does not repeat the text of a document */
     struct candidate *all;     /* [n] */
     struct exact_found *found; /* [n] */
     int n;
@@ -88,8 +89,8 @@ static void choose_exact(struct fusion *fusion, int j) {
     int n = 0;
     for (int i = 0; i < fusion->n; i++) n += (fusion->found[i].there & word) != 0;
     if (n <= EXACT_CHUNKS) return;
-    bool asks = fusion->weight <= weight_least && !exact_word_is_number(fusion->exact.words[j]);
-    float share = asks ? find_share(fusion, word) : 2;
+    bool told = fusion->asks && !exact_word_is_number(fusion->exact.words[j]);
+    float share = told ? find_share(fusion, word) : 2;
     for (int i = 0; i < fusion->n; i++) {
         struct exact_found *found = &fusion->found[i];
         if ((found->told & word) && fusion->all[i].words >= share) continue;
@@ -106,12 +107,6 @@ static void seek_exact(struct fusion *fusion, const struct snapshot *snapshot) {
     for (int j = 0; j < fusion->exact.n; j++) choose_exact(fusion, j);
 }
 
-static int count_bits(unsigned words) {
-    int n = 0;
-    for (; words; words &= words - 1) n++;
-    return n;
-}
-
 static void find_range(struct fusion *fusion) {
     const struct candidates *passages = fusion->passages;
     fusion->highest = passages->n > 0 ? (double)passages->list[0].similarity : 0;
@@ -125,8 +120,8 @@ static void rate(struct fusion *fusion, int i) {
            above = (double)candidate->similarity - fusion->lowest,
            vectors = range > 0 ? fmin(fmax(above / range, 0), 1) : above >= 0,
            words = (double)candidate->words;
-    int exact = count_bits(fusion->found[i].there),
-        told = fusion->weight <= weight_least ? count_bits(fusion->found[i].told) : 0;
+    int exact = __builtin_popcount(fusion->found[i].there),
+        told = fusion->asks ? __builtin_popcount(fusion->found[i].told) : 0;
     candidate->worth = (struct hit_worth){
         .vectors = (float)vectors,
         .words = (float)words,
@@ -149,6 +144,7 @@ void fusion_join(struct text_span query, const struct candidates *passages,
                  const struct candidates *words, int most, struct candidates *out) {
     struct fusion fusion = {
         .passages = passages, .exact = exact_words_find(query), .weight = weigh_words(words)};
+    fusion.asks = fusion.weight <= weight_least;
     gather(&fusion, words);
     seek_exact(&fusion, passages->snapshot);
     find_range(&fusion);
