@@ -11,6 +11,7 @@ import sys
 import gguf
 
 from embed_peers import read_safetensors
+from random_gguf import write_file
 
 ENDS = ("weight", "bias")
 LAYER = {"attn_q": "attention.self.query", "attn_k": "attention.self.key", "attn_v": "attention.self.value",
@@ -64,10 +65,7 @@ def main(folder, file):
     add_words(w, (folder / "vocab.txt").read_text().splitlines())
     for to, name in names(config["num_hidden_layers"]):
         w.add_tensor(to, tensors[name])
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    write_file(w)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import argparse
 import gguf
 import numpy as np
 
-from random_gguf import VOCAB, add_words, random_matrix
+from random_gguf import VOCAB, add_sizes, add_words, random_matrix, write_file
 
 CONTEXT = 16384
 SHAPES = {"qwen3": {"architecture": "qwen3moe", "d": 2048, "heads": 32, "kv_heads": 4, "head": 128, "ffn": 768, "experts": 128, "used": 8},
@@ -74,18 +74,12 @@ def main():
     a = p.parse_args()
     of = SHAPES[a.shape]
     w = gguf.GGUFWriter(a.file, of["architecture"])
-    w.add_block_count(a.layers)
-    w.add_context_length(CONTEXT)
-    w.add_embedding_length(of["d"])
-    w.add_feed_forward_length(of["ffn"])
+    add_sizes(w, of, a.layers, CONTEXT)
     w.add_expert_feed_forward_length(of["ffn"])
     w.add_expert_count(of["experts"])
     w.add_expert_used_count(of["used"])
-    w.add_head_count(of["heads"])
-    w.add_head_count_kv(of["kv_heads"])
     w.add_key_length(of["head"])
     w.add_value_length(of["head"])
-    w.add_vocab_size(VOCAB)
     w.add_layer_norm_rms_eps(1e-6)
     w.add_rope_freq_base(1e6)
     if of["architecture"] == "gpt-oss":
@@ -96,10 +90,7 @@ def main():
     add_words(w)
     kind = gguf.GGMLQuantizationType[a.type]
     add_tensors(w, of, a.layers, kind, gguf.GGMLQuantizationType.MXFP4 if of["architecture"] == "gpt-oss" else kind)
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    write_file(w)
 
 
 if __name__ == "__main__":

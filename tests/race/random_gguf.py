@@ -61,6 +61,23 @@ def add_tensors(w, of, kind):
         w.add_tensor(name, blocks[shape], raw_dtype=kind)
 
 
+def add_sizes(w, of, layers, context):
+    w.add_block_count(layers)
+    w.add_context_length(context)
+    w.add_embedding_length(of["d"])
+    w.add_feed_forward_length(of["ffn"])
+    w.add_head_count(of["heads"])
+    w.add_head_count_kv(of["kv_heads"])
+    w.add_vocab_size(VOCAB)
+
+
+def write_file(w):
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("file")
@@ -71,22 +88,13 @@ def main():
     of = SHAPES[a.shape]
     of["layers"] = a.layers or of["layers"]
     w = gguf.GGUFWriter(a.file, "llama")
-    w.add_block_count(of["layers"])
-    w.add_context_length(CONTEXT)
-    w.add_embedding_length(of["d"])
-    w.add_feed_forward_length(of["ffn"])
-    w.add_head_count(of["heads"])
-    w.add_head_count_kv(of["kv_heads"])
-    w.add_vocab_size(VOCAB)
+    add_sizes(w, of, of["layers"], CONTEXT)
     w.add_layer_norm_rms_eps(1e-5)
     w.add_rope_dimension_count(of["d"] // of["heads"])
     w.add_file_type(gguf.LlamaFileType[{"Q8_0": "MOSTLY_Q8_0", "BF16": "MOSTLY_BF16", "Q6_K": "MOSTLY_Q6_K"}.get(a.type, f"MOSTLY_{a.type}_S")])
     add_words(w)
     add_tensors(w, of, gguf.GGMLQuantizationType[a.type])
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    write_file(w)
 
 
 if __name__ == "__main__":

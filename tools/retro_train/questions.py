@@ -125,29 +125,30 @@ def condition_questions(forms, text):
     return [Asked(forms, f"{match[1].lower()} {match[2]}", match[0]) for match in found if len(match[0]) <= LONGEST]
 
 
+def there_and_back(tag, meaning, there, back, ends):
+    """From a tag to its meaning, and from what the meaning begins with to both."""
+    part = first_part(meaning, ends)
+    asked = [Asked(there, "", meaning)]
+    return asked + [Asked(back, part, f"{tag} {meaning}")] if part else asked
+
+
 def error_questions(name, text):
-    """From an error to its condition, and back."""
+    """Of the errors of a call."""
     asked = []
     for _, error, meaning in ERROR.findall(text):
-        meaning = shorten(meaning)
-        condition = first_part(meaning, SENTENCE)
-        asked.append(Asked((f"When does {name} fail with {error}?", f"What does {error} mean for {name}?", f"Why does {name} return {error}?"), "", meaning))
-        if condition:
-            asked.append(Asked((f"Which error does {name} return if {{}}?", f"What error does {name} give when {{}}?",
-                                f"How does {name} fail if {{}}?"), condition, f"{error} {meaning}"))
+        there = (f"When does {name} fail with {error}?", f"What does {error} mean for {name}?", f"Why does {name} return {error}?")
+        back = (f"Which error does {name} return if {{}}?", f"What error does {name} give when {{}}?", f"How does {name} fail if {{}}?")
+        asked += there_and_back(error, shorten(meaning), there, back, SENTENCE)
     return asked
 
 
 def flag_questions(name, text):
-    """From a flag of a call to its meaning, and back."""
+    """Of the flags of a call."""
     asked = []
     for _, flag, meaning in FLAG.findall(text):
-        meaning = shorten(meaning)
-        effect = first_part(meaning, CLAUSE)
-        asked.append(Asked((f"What does the flag {flag} of {name} do?", f"What does {flag} do in {name}?", f"What is {flag} of {name} for?"), "", meaning))
-        if effect:
-            asked.append(Asked((f"Which flag of {name} does this: {{}}?", f"Which flag for {name} is for this: {{}}?"),
-                               effect, f"{flag} {meaning}"))
+        there = (f"What does the flag {flag} of {name} do?", f"What does {flag} do in {name}?", f"What is {flag} of {name} for?")
+        back = (f"Which flag of {name} does this: {{}}?", f"Which flag for {name} is for this: {{}}?")
+        asked += there_and_back(flag, shorten(meaning), there, back, CLAUSE)
     return asked
 
 
@@ -172,11 +173,10 @@ def command_questions(page, text):
     """Of a page's commands, which are words below its heading."""
     asked = []
     for _, command, meaning in COMMAND.findall(text):
-        meaning = shorten(meaning)
-        purpose, answer = first_part(meaning, CLAUSE), f"{command} {meaning}"
-        asked.append(Asked((f"What does {page} {command.split()[0]} do?", f"What does the command {command.split()[0]} of {page} do?"), "", meaning))
-        if purpose:
-            asked.append(Asked((f"Which command of {page} does this: {{}}?", f"Which {page} command is for this: {{}}?", f"How do I do this with {page}: {{}}?"), purpose, answer))
+        word = command.split()[0]
+        there = (f"What does {page} {word} do?", f"What does the command {word} of {page} do?")
+        back = (f"Which command of {page} does this: {{}}?", f"Which {page} command is for this: {{}}?", f"How do I do this with {page}: {{}}?")
+        asked += there_and_back(command, shorten(meaning), there, back, CLAUSE)
     return asked
 
 
