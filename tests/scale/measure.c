@@ -30,17 +30,6 @@ static void print_times(const char *name, double *times, int n) {
     }
 }
 
-/* The document that a query is about; queries begin behind the chunks. */
-static uint64_t query_document(const struct scale *scale, int number) {
-    return (uint64_t)number * 7919 % (uint64_t)(scale->n_chunks / SCALE_DOCUMENT_CHUNKS);
-}
-
-static void make_query_vector(const struct scale *scale, int number, float *vector) {
-    uint64_t chunk = query_document(scale, number) * SCALE_DOCUMENT_CHUNKS;
-    made_vector(&scale->vectors, vector, chunk / SCALE_SUBJECT_CHUNKS,
-                ((uint64_t)1 << 40) + (uint64_t)number);
-}
-
 static double processor_time(void) {
     struct timespec now;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -57,8 +46,7 @@ static enum status search_once(struct scale *scale, struct retriever *retriever,
                                enum retriever_way way, struct search_time *time, struct error *e) {
     struct buffer text = {0};
     struct hits hits = {0};
-    made_text_query(&scale->text, &text, query_document(scale, number), (uint64_t)number);
-    make_query_vector(scale, number, scale->query_vector);
+    scale_query_make(scale, number, &text, scale->query_vector);
     struct retriever_query query = {
         .text = {text.data, text.size}, .k = SCALE_K, .choice = {.way = way}, .min_similarity = -1};
     double start = time_now(), worked = processor_time();
@@ -116,9 +104,11 @@ enum status scale_measure_recall(struct scale *scale, struct error *e) {
     struct disk_generation *generation;
     struct recall_figures found;
     if (disk_generation_open(&generation, scale->dir, e)) return e->status;
+    struct buffer text = {0};
     float *queries = xmalloc((size_t)RECALL_QUERIES * SCALE_DIM * sizeof *queries);
     for (int i = 0; i < RECALL_QUERIES; i++)
-        make_query_vector(scale, i, queries + (size_t)i * SCALE_DIM);
+        scale_query_make(scale, i, &text, queries + (size_t)i * SCALE_DIM);
+    buffer_free(&text);
     struct recall_sample sample = {.queries = queries, .n = RECALL_QUERIES, .k = SCALE_K};
     enum status status = index_recall(disk_generation_index(generation), &sample, &found, e);
     if (status == STATUS_OK) {
@@ -152,7 +142,7 @@ static enum status change_once(struct scale *scale, struct collection *collectio
     enum change_effect effect;
     char id[DOCUMENT_ID_SIZE];
     bool found;
-    scale_document_make(scale, made, (int64_t)query_document(scale, number), 1 + number);
+    scale_document_make(scale, made, (int64_t)scale_query_document(scale, number), 1 + number);
     document_id_of_path(made->path, id);
     made->document.id = id;
     double start = time_now();

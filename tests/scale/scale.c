@@ -3,7 +3,9 @@
  *
  *     scale make DIR CHUNKS TEXT...       builds a collection; TEXT are files for its vocabulary
  *     scale measure DIR CHUNKS TEXT...    opens it, searches it, changes it and compacts it
+ *     scale search DIR CHUNKS TEXT...     opens it and searches it
  *     scale turn DIR CHUNKS TEXT...       turns it to other vectors while it is changed
+ *     scale export DIR CHUNKS TEXT...     writes the same texts, vectors and queries as plain files
  *
  * Lines are "NAME VALUE UNIT". Times are of this process, without HTTP and without embedding. */
 #include <stdio.h>
@@ -52,6 +54,18 @@ void scale_document_make(const struct scale *scale, struct scale_document *made,
                                                   .n = SCALE_DOCUMENT_CHUNKS * SCALE_CHUNK,
                                                   .chunks = made->chunks,
                                                   .n_chunks = SCALE_DOCUMENT_CHUNKS};
+}
+
+uint64_t scale_query_document(const struct scale *scale, int number) {
+    return (uint64_t)number * 7919 % (uint64_t)(scale->n_chunks / SCALE_DOCUMENT_CHUNKS);
+}
+
+/* Vectors of queries begin behind those of the chunks. */
+void scale_query_make(const struct scale *scale, int number, struct buffer *text, float *vector) {
+    uint64_t document = scale_query_document(scale, number),
+             subject = document * SCALE_DOCUMENT_CHUNKS / SCALE_SUBJECT_CHUNKS;
+    made_text_query(&scale->text, text, document, (uint64_t)number);
+    made_vector(&scale->vectors, vector, subject, ((uint64_t)1 << 40) + (uint64_t)number);
 }
 
 struct collection_options scale_options(const struct scale *scale) {
@@ -129,16 +143,30 @@ static enum status make_collection(struct scale *scale, struct error *e) {
 
 /* The whole. */
 
-static enum status measure(struct scale *scale, struct error *e) {
-    struct collection *collection;
+static enum status open_and_search(struct scale *scale, struct collection **collection,
+                                   struct error *e) {
     double start = time_now();
-    if (store_open(&collection, scale->dir, e)) return e->status;
+    if (store_open(collection, scale->dir, e)) return e->status;
     scale_print("open", time_now() - start, "s");
     scale_print("open.memory", own_mib(), "MiB");
-    enum status status = scale_measure_searches(scale, collection, e);
+    enum status status = scale_measure_searches(scale, *collection, e);
     scale_print("search.memory", own_mib(), "MiB");
     if (status == STATUS_OK) status = scale_measure_recall(scale, e);
-    if (status == STATUS_OK) status = scale_measure_changes(scale, collection, e);
+    if (status) collection_close(*collection);
+    return status;
+}
+
+static enum status search(struct scale *scale, struct error *e) {
+    struct collection *collection;
+    if (open_and_search(scale, &collection, e)) return e->status;
+    collection_close(collection);
+    return STATUS_OK;
+}
+
+static enum status measure(struct scale *scale, struct error *e) {
+    struct collection *collection;
+    if (open_and_search(scale, &collection, e)) return e->status;
+    enum status status = scale_measure_changes(scale, collection, e);
     if (status == STATUS_OK) status = scale_measure_compaction(scale, collection, e);
     scale_print("memory.peak", peak_mib(), "MiB");
     collection_close(collection);
@@ -148,7 +176,11 @@ static enum status measure(struct scale *scale, struct error *e) {
 static const struct scale_command {
     const char *name;
     enum status (*run)(struct scale *scale, struct error *e);
-} commands[] = {{"make", make_collection}, {"measure", measure}, {"turn", scale_turn}};
+} commands[] = {{"make", make_collection},
+                {"measure", measure},
+                {"search", search},
+                {"turn", scale_turn},
+                {"export", scale_export}};
 
 static const struct scale_command *find_command(const char *name) {
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
@@ -160,7 +192,7 @@ int main(int argc, char **argv) {
     struct error e = {0};
     const struct scale_command *command = argc < 5 ? NULL : find_command(argv[1]);
     if (command == NULL) {
-        fprintf(stderr, "expected: scale make|measure|turn DIR CHUNKS TEXT...\n");
+        fprintf(stderr, "expected: scale make|measure|search|turn|export DIR CHUNKS TEXT...\n");
         return 2;
     }
     struct scale *scale = xcalloc(1, sizeof *scale);

@@ -34,6 +34,10 @@ struct scale_document {
 /* Document `number`; `version` changes its text and its vectors. */
 void scale_document_make(const struct scale *scale, struct scale_document *made, int64_t number,
                          int version);
+/* The document that query `number` is about. */
+uint64_t scale_query_document(const struct scale *scale, int number);
+/* Appends the words of query `number`; vector [SCALE_DIM]. */
+void scale_query_make(const struct scale *scale, int number, struct buffer *text, float *vector);
 struct collection_options scale_options(const struct scale *scale);
 void scale_print(const char *name, double value, const char *unit);
 
@@ -45,5 +49,7 @@ enum status scale_measure_changes(struct scale *scale, struct collection *collec
                                   struct error *e);
 enum status scale_measure_compaction(struct scale *scale, struct collection *collection,
                                      struct error *e);
+/* Writes what the collection is made of, for other programs (tests/race/million_race.py). */
+enum status scale_export(struct scale *scale, struct error *e);
 /* Turns it to other vectors, as `retro-index embed` does. */
 enum status scale_turn(struct scale *scale, struct error *e);
