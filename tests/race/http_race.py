@@ -156,12 +156,14 @@ def prompts(a, seed):
 
 
 def summary(began, texts, end, tokens):
-    """Rates of streams that wrote `tokens` each; texts: for each stream, when its texts came, one a token. In seconds."""
+    """Rates of streams that wrote `tokens` each; texts: for each stream, when its texts came, one a token. In seconds.
+    A server that sends all its text at once has no rate of writing."""
     firsts = [t[0] for t in texts]
     later = [t for stream in texts for t in stream if t > max(firsts)]
-    return {"total": len(texts) * tokens / (end - began),
-            "writing": len(later) / (max(later) - max(firsts)) if later else 0.0,
-            "first": 1000 * statistics.median(f - began for f in firsts)}
+    rates = {"total": len(texts) * tokens / (end - began), "first": 1000 * statistics.median(f - began for f in firsts)}
+    if later:
+        rates["writing"] = len(later) / (max(later) - max(firsts))
+    return rates
 
 
 def measure(server, a, ids):

@@ -66,8 +66,9 @@ def values_of(results, entry, test):
 
 
 def ratios_of(results, test, entry, against):
-    """Per round: the entry over the largest of those it is measured against."""
-    return [r[entry][test] / max(r[a][test] for a in against) for r in results]
+    """Per round in which all of them have the test: the entry over the largest of those it is measured against."""
+    measured = [r for r in results if all(test in r[name] for name in (entry, *against))]
+    return [r[entry][test] / max(r[a][test] for a in against) for r in measured]
 
 
 def spread(values, digits=2):
@@ -87,7 +88,9 @@ def print_results(title, results, units, ratios):
             if values:
                 print(f"  {entry:34s} {test:25s} {spread(values):>30s} {unit}")
     for label, test, entry, against in ratios:
-        print(f"  {label:60s} {spread(ratios_of(results, test, entry, against)):>30s} x")
+        values = ratios_of(results, test, entry, against)
+        if values:
+            print(f"  {label:60s} {spread(values):>30s} x")
 
 
 def json_lines(text):

@@ -60,6 +60,15 @@ def test_stream_times():
     assert s == {"total": 1.0, "writing": 1.0, "first": 1500.0}
 
 
+def test_text_that_comes_at_once_has_no_rate(capsys):
+    whole, parts = http_race.summary(10.0, [[12.0]], 12.0, 4), http_race.summary(10.0, [[11.0, 12.0]], 12.0, 4)
+    assert whole == {"total": 2.0, "first": 2000.0}
+    results = [{"ours": parts | {"others": 0.0}, "peer": whole | {"others": 0.0}}]
+    race.print_results("title", results, {"writing": "tok/s"}, [("by writing", "writing", "ours", ["peer"]), ("by total", "total", "ours", ["peer"])])
+    out = capsys.readouterr().out
+    assert "1.00 / 1.00 / 1.00 tok/s" in out and "by total" in out and "by writing" not in out
+
+
 def test_prompts_are_new_each_round_and_the_same_for_both():
     class Options:
         prompt, streams = 5, 2
