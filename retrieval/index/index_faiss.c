@@ -60,9 +60,9 @@ enum status index_check_factory(const char *asked, int dim, struct error *e) {
 }
 
 /* How far a search looks; FAISS keeps the numbers in the file. An inverted file visits a share of
- * its lists, of codes of a byte a number twice as many in about the same time; a graph keeps the
- * best BEAM nodes at hand. */
-enum { LEAST_PROBES = 16, PROBES_SHARE = 16, PROBES_SHARE_BYTES = 8, BEAM = 128 };
+ * its lists, of codes of a byte a number more in less time (docs/results/million.md); a graph keeps
+ * the best BEAM nodes at hand. */
+enum { LEAST_PROBES = 16, PROBES_SHARE = 16, PROBES_SHARE_BYTES = 10, BEAM = 128 };
 
 static enum status set_parameter(FaissIndex *index, const char *name, double value,
                                  struct error *e) {

@@ -6,9 +6,12 @@
 Lines are "NAME VALUE UNIT", under the names of `scale` (tests/scale/scale.c). Needs lancedb, which brings pyarrow and NumPy.
 """
 import argparse
+import os
 import pathlib
 import shutil
 import time
+
+os.environ.setdefault("LANCE_LOG", "error")  # read at the import: a warning for each search takes time
 
 import lancedb
 import numpy as np
@@ -110,8 +113,8 @@ def main():
     p.add_argument("export", type=pathlib.Path)
     p.add_argument("table", type=pathlib.Path)
     p.add_argument("--lists", type=int, default=4096)
-    p.add_argument("--probes", type=int, default=512)
-    p.add_argument("--refine", type=int, default=1)
+    p.add_argument("--probes", type=int, default=1024)
+    p.add_argument("--refine", type=int, default=8, help="exact distances of so many candidates a result")
     a = p.parse_args()
     {"make": make, "search": search}[a.command](a)
 

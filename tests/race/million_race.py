@@ -36,7 +36,7 @@ def main():
     p.add_argument("work", type=pathlib.Path)
     p.add_argument("--chunks", type=int, default=1000000)
     p.add_argument("--lance", required=True, help="a python that has lancedb")
-    p.add_argument("--probes", default="512", help="lists that LanceDB reads")
+    p.add_argument("--probes", default="1024", help="lists that LanceDB reads of 4096")
     p.add_argument("--scale", default="build/tests/scale/scale")
     p.add_argument("--texts", nargs="+", default=sorted(map(str, pathlib.Path("docs").glob("*.md"))))
     p.add_argument("--rounds", type=int, default=3)
