@@ -125,7 +125,8 @@ struct attention_args {
      * bias[h][D + distance], distance = key - where the query stands, at least -D and at most D.
      * data NULL: nothing. T5's relative positions are this (Raffel et al. 2020, section 2.1). */
     struct tensor bias;
-    int window;    /* > 0: a query sees only keys nearer to where it stands than `window`; 0: all */
+    int chunk;  /* > 0: a query sees only keys of its own run of so many, counted from the first */
+    int window; /* > 0: a query sees only keys nearer to where it stands than `window`; 0: all */
     float softcap; /* > 0: a score s becomes softcap tanh(s / softcap), after scale, before the
                       bias. 0: it stays */
     struct distance_scores distances;
@@ -136,6 +137,7 @@ struct attention_args {
 
 /* The keys [begin, end) of a span with `keys` of them that a query sees which stands at one. */
 static inline int attention_keys_begin(const struct attention_args *args, int stands) {
+    if (args->chunk > 0) return stands - stands % args->chunk;
     return args->window > 0 && stands >= args->window ? stands - args->window + 1 : 0;
 }
 static inline int attention_keys_end(const struct attention_args *args, int keys, int stands) {
@@ -164,8 +166,8 @@ struct attention_shares_args {
 
 enum norm_kind { NORM_LAYER, NORM_RMS };
 
-/* y = norm(x) gamma + beta per row (spec 4.2); beta is NULL for RMS. y may be x. Zero-centred gamma
- * is resolved at load. */
+/* y = norm(x) gamma + beta per row (spec 4.2); beta is NULL for RMS, and where there is no gamma,
+ * which stands for 1. y may be x. Zero-centred gamma is resolved at load. */
 struct norm_args {
     struct tensor y, x;
     const float *gamma, *beta;
@@ -328,7 +330,16 @@ struct experts_args {
     struct tensor wide, gated; /* likewise: [rows, rows of fc1], [rows, F]; of plain units they may
                                   be one */
     int n_experts;
+    bool weighs_inputs; /* a weight multiplies what the expert reads, and not what it gives. CPU
+                           alone */
     struct gating gating;
+};
+
+/* x = factor by x, in place. */
+struct scale_args {
+    struct tensor x;
+    float factor;
+    const float *by; /* device, one number; NULL: 1 */
 };
 
 /* x = cap tanh(x / cap), in place; cap > 0. */
@@ -355,7 +366,7 @@ struct embed_args {
  * also multiplied by `scale`. A row may have several positions, as time, row and column of a
  * picture's patch: pair i turns by the row's position section_of[i]. Where `grows_after` is set,
  * the rotated dims of a row whose first position is p are also multiplied by 1 + growth log(1 +
- * floor(p / grows_after)). */
+ * floor((p + grows_ahead) / grows_after)). */
 struct rope_args {
     struct tensor x;          /* [rows, heads * head_dim] */
     const int32_t *positions; /* [rows, sections] */
@@ -368,6 +379,7 @@ struct rope_args {
     float scale; /* > 0: as above; 0: none, as 1 */
     float growth;
     int grows_after; /* 0: rows are not multiplied by their place */
+    int grows_ahead;
 };
 
 /* y[i] = x[rows[i]], converting the dtype; a negative index gives a row of zeros. */
@@ -441,7 +453,7 @@ struct sample_args {
     OPERATION(linear) OPERATION(linear_heads) OPERATION(attention) OPERATION(attention_shares) \
     OPERATION(norm) OPERATION(square_rows) OPERATION(add) OPERATION(glu) OPERATION(gate) \
     OPERATION(convolve) OPERATION(delta) OPERATION(route) OPERATION(experts) \
-    OPERATION(softcap) OPERATION(embed) OPERATION(rope) OPERATION(gather_rows) \
+    OPERATION(scale) OPERATION(softcap) OPERATION(embed) OPERATION(rope) OPERATION(gather_rows) \
     OPERATION(scatter_rows) OPERATION(mean_rows) OPERATION(sample)
 /* clang-format on */
 #define OPERATION_MEMBER(name) void (*name)(struct backend * b, const struct name##_args *a);

@@ -70,6 +70,25 @@ void cpu_gate(struct backend *backend, const struct gate_args *args) {
     cpu_run(backend, 4.0 * args->x.rows * args->x.cols, args->x.rows, gate_row, &rows);
 }
 
+struct scaling {
+    const struct scale_args *args;
+    const struct cpu_kernels *kernels;
+    float factor;
+};
+
+static void scale_one(const void *context, int i, int thread) {
+    (void)thread;
+    const struct scaling *scaling = context;
+    float *x = row_f32(scaling->args->x, i);
+    scaling->kernels->scale(x, x, scaling->args->x.cols, scaling->factor);
+}
+
+void cpu_scale(struct backend *backend, const struct scale_args *args) {
+    struct scaling scaling = {.args = args, .kernels = cpu_of(backend)->kernels};
+    scaling.factor = args->by == NULL ? args->factor : args->factor * *args->by;
+    cpu_run(backend, (double)args->x.rows * args->x.cols, args->x.rows, scale_one, &scaling);
+}
+
 /* Rows of logits are long and few, so a piece is a run of columns. */
 enum { SOFTCAP_COLUMNS = 8192 };
 

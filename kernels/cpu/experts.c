@@ -108,8 +108,12 @@ static int find_slot(const struct experts_args *args, int row, int expert) {
 static int gather_inputs(const struct experts_args *args, int expert) {
     int n = 0;
     for (int i = 0; i < args->x.rows; i++) {
-        if (find_slot(args, i, expert) < 0) continue;
-        memcpy(row_f32(args->few, n), row_f32(args->x, i), (size_t)args->x.cols * sizeof(float));
+        int slot = find_slot(args, i, expert);
+        if (slot < 0) continue;
+        const float *x = row_f32(args->x, i);
+        float *to = row_f32(args->few, n),
+              weight = args->weighs_inputs ? row_f32(args->routes, i)[slot] : 1;
+        for (int j = 0; j < args->x.cols; j++) to[j] = weight * x[j];
         n++;
     }
     return n;
@@ -154,7 +158,7 @@ static void combine_row(const void *context, int i, int thread) {
     for (int j = 0; j < d; j++) y[j] = 0;
     for (int slot = 0; slot < k; slot++) {
         const float *part = row_f32(args->parts, i) + (size_t)slot * (size_t)d,
-                    weight = weights[slot];
+                    weight = args->weighs_inputs ? 1 : weights[slot];
         for (int j = 0; j < d; j++) y[j] += weight * part[j];
     }
     if (args->shared.data == NULL) return;

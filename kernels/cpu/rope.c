@@ -25,7 +25,8 @@ static void rope_row(const void *context, int i, int thread) {
     const int32_t *positions = args->positions + (int64_t)i * sections;
     double scale = args->scale > 0 ? (double)args->scale : 1;
     if (args->grows_after > 0)
-        scale *= 1 + (double)args->growth * log(1 + positions[0] / args->grows_after);
+        scale *= 1 + (double)args->growth *
+                         log(1 + (positions[0] + args->grows_ahead) / args->grows_after);
     for (int p = 0; p < half; p++) {
         int32_t position = positions[args->section_of ? args->section_of[p] : 0];
         float angle = (float)position * args->inv_freq[p];

@@ -48,12 +48,16 @@ static inline double row_squares(const float *x, int n, double centre) {
  * - mean has no cancellation. `squares` is the sum of a longer row's, NULL without. */
 static inline void norm_columns(const struct norm_args *args, float *y, const float *x, int n,
                                 const float *squares, int at) {
-    const float *gamma = args->gamma + at, *beta = args->beta == NULL ? NULL : args->beta + at;
+    const float *gamma = args->gamma == NULL ? NULL : args->gamma + at,
+                *beta = args->beta == NULL ? NULL : args->beta + at;
     double mean = args->kind == NORM_LAYER ? row_sum(x, n) / n : 0;
     double variance =
         squares == NULL ? row_squares(x, n, mean) / n : (double)*squares / args->whole;
     float centre = (float)mean, scale = (float)(1 / sqrt(variance + (double)args->epsilon));
-    if (beta == NULL)
+    if (gamma == NULL)
+#pragma omp simd
+        for (int j = 0; j < n; j++) y[j] = (x[j] - centre) * scale;
+    else if (beta == NULL)
 #pragma omp simd
         for (int j = 0; j < n; j++) y[j] = (x[j] - centre) * scale * gamma[j];
     else

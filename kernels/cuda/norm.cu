@@ -28,10 +28,11 @@ __global__ void __launch_bounds__(NORM_THREADS) norm_row_kernel(struct norm_kern
           mean = 0;
     int head = (int)blockIdx.y * k.apart;
     lanes<V> kept = {}, gamma = {}, beta = {};
+    for (int j = 0; j < V; j++) gamma.at[j] = 1;
     if (first < n) {
         kept = k.sum.y.data ? add_at<V>(k.sum, (int)blockIdx.x, first)
                             : lanes_load<V>(x, DTYPE_F32, first);
-        gamma = lanes_load<V>(k.gamma, DTYPE_F32, head + first);
+        if (k.gamma != NULL) gamma = lanes_load<V>(k.gamma, DTYPE_F32, head + first);
         if (k.beta != NULL) beta = lanes_load<V>(k.beta, DTYPE_F32, head + first);
     }
     for (int col = first; k.sum.y.data && col < n; col += step)
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(NORM_THREADS) norm_row_kernel(struct norm_kern
     for (int col = first; col < n; col += step) {
         lanes<V> v = col == first ? kept : lanes_load<V>(x, DTYPE_F32, col);
         if (col > first) {
-            gamma = lanes_load<V>(k.gamma, DTYPE_F32, head + col);
+            if (k.gamma != NULL) gamma = lanes_load<V>(k.gamma, DTYPE_F32, head + col);
             if (k.beta != NULL) beta = lanes_load<V>(k.beta, DTYPE_F32, head + col);
         }
         for (int j = 0; j < V; j++) {

@@ -105,6 +105,34 @@ void cuda_glu(struct backend *backend, const struct glu_args *args) {
                       row_threads(args->y.cols, 1), 0, glu_kernel_args);
 }
 
+/* x = factor by x */
+
+struct scale_kernel_args {
+    view x;
+    float factor;
+    int unused = 0;
+    const float *by; /* NULL: 1 */
+};
+
+/* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads and writes x. */
+template <int V>
+__global__ void scale_rows_kernel(struct scale_kernel_args k) {
+    int row = (int)blockIdx.x, col = first_column<V>();
+    if (col >= k.x.cols) return;
+    float factor = k.by == NULL ? k.factor : k.factor * *k.by;
+    lanes<V> x = lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col);
+    for (int j = 0; j < V; j++) x.at[j] *= factor;
+    lanes_store<V>(k.x.data, DTYPE_F32, row * k.x.stride + col, x);
+}
+
+void cuda_scale(struct backend *backend, const struct scale_args *args) {
+    struct scale_kernel_args scale_kernel_args = {args->x, args->factor, 0, args->by};
+    int v = view_divides(&args->x, 4) ? 4 : 1;
+    kernel_launch(backend, v == 4 ? scale_rows_kernel<4> : scale_rows_kernel<1>,
+                  row_grid(args->x.rows, args->x.cols, v), row_threads(args->x.cols, v), 0,
+                  scale_kernel_args);
+}
+
 /* x = cap tanh(x / cap) */
 
 struct softcap_kernel_args {
@@ -317,8 +345,7 @@ struct rope_kernel_args {
     float scale;
     int sections;
     float growth;
-    int grows_after;
-    int unused = 0;
+    int grows_after, grows_ahead;
 };
 
 /* grid rows, block 256; thread (pair p, head group) walks the heads of its pair, so sine and cosine
@@ -332,7 +359,8 @@ __global__ void rope_pairs_kernel(struct rope_kernel_args args) {
     int group = (int)threadIdx.x / width;
     double scale = args.scale;
     if (args.grows_after > 0)
-        scale *= 1 + args.growth * log((double)(1 + positions[0] / args.grows_after));
+        scale *= 1 + args.growth *
+                         log((double)(1 + (positions[0] + args.grows_ahead) / args.grows_after));
     if (group >= groups || group >= args.heads) return;
     for (int p = (int)threadIdx.x % width; p < args.half; p += width) {
         float position = (float)positions[args.section_of ? args.section_of[p] : 0];
@@ -366,7 +394,8 @@ void cuda_rope(struct backend *backend, const struct rope_args *args) {
         args->scale > 0 ? args->scale : 1,
         sections,
         args->growth,
-        args->grows_after};
+        args->grows_after,
+        args->grows_ahead};
     kernel_launch(backend, rope_pairs_kernel, dim3((unsigned)args->x.rows), ROW_THREADS, 0,
                   rope_kernel_args);
 }

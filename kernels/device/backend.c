@@ -244,7 +244,7 @@ void backend_attention_shares(struct backend *backend, const struct attention_sh
 void backend_norm(struct backend *backend, const struct norm_args *args) {
     CHECK(tensor_is_f32(&args->x, args->x.rows, args->x.cols) &&
           tensor_is_f32(&args->y, args->x.rows, args->x.cols));
-    CHECK(args->gamma != NULL && (args->kind == NORM_LAYER || args->beta == NULL));
+    CHECK((args->gamma != NULL && args->kind == NORM_LAYER) || args->beta == NULL);
     CHECK(args->heads >= 0 && (args->heads <= 1 || args->x.cols % args->heads == 0));
     CHECK(args->squares.data == NULL ||
           (args->kind == NORM_RMS && args->heads <= 1 && args->whole >= args->x.cols));
@@ -355,6 +355,11 @@ void backend_experts(struct backend *backend, const struct experts_args *args) {
     CHECK(args->gate.data == NULL || tensor_is_f32(&args->gate, rows, 1));
     experts_check(args);
     if (!backend->error.status) backend->ops->experts(backend, args);
+}
+
+void backend_scale(struct backend *backend, const struct scale_args *args) {
+    CHECK(tensor_is_f32(&args->x, args->x.rows, args->x.cols));
+    if (!backend->error.status) backend->ops->scale(backend, args);
 }
 
 void backend_softcap(struct backend *backend, const struct softcap_args *args) {

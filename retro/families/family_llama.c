@@ -59,13 +59,14 @@ static const struct json_field smollm3_fields[] = {
 };
 static const struct json_table smollm3_table = JSON_TABLE(smollm3_fields, .open = true);
 
-static enum status read_unrotated(const struct json *config, struct model_spec *spec,
-                                  struct error *e) {
+enum status huggingface_read_unrotated(const struct json *config, struct model_spec *spec,
+                                       struct error *e) {
     struct smollm3_keys keys = {.spec = *spec};
     int n = spec->stacks[STACK_DECODER].n_layers;
     if (spec_read(config, &smollm3_table, &keys, e)) return e->status;
-    bool listed = !json_is_absent(keys.rotated);
-    if (listed && (!json_is_list(keys.rotated) || json_count(keys.rotated) < (size_t)n))
+    bool list = json_is_list(keys.rotated),
+         listed = !json_is_absent(keys.rotated) && !(list && json_count(keys.rotated) == 0);
+    if (listed && (!list || json_count(keys.rotated) < (size_t)n))
         return error_set(e, STATUS_INVALID,
                          "config.json: \"no_rope_layers\" must be a list of %d numbers or more", n);
     for (int i = 0; i < n; i++) {
@@ -84,7 +85,8 @@ static enum status read_smollm3(const struct json *config, struct model_spec *sp
     struct huggingface_decoder decoder = start_keys(spec, 4);
     decoder.rope.base = 2e6;
     decoder.spec.tied = true;
-    if (huggingface_read_decoder(config, &decoder, e) || read_unrotated(config, &decoder.spec, e))
+    if (huggingface_read_decoder(config, &decoder, e) ||
+        huggingface_read_unrotated(config, &decoder.spec, e))
         return e->status;
     if (!decoder.use_window) decoder.spec.window = 0;
     for (int i = 0; i < decoder.spec.stacks[STACK_DECODER].n_layers; i++)

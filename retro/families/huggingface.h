@@ -28,8 +28,10 @@ struct rope_rules {
     bool grows;         /* queries grow by llama_4_scaling_beta, which is needed then */
     bool alpha;         /* "dynamic" with an "alpha" has a larger base, and no more */
     bool scales_scores; /* scores grow by the square of what yarn's mscale_all_dim makes */
-    bool reads_text; /* mrope_section says nothing: the three positions of a text's row are one */
-    bool multimodal; /* a row has three positions, of which mrope_section gives each pair one */
+    bool reads_text;   /* mrope_section says nothing: the three positions of a text's row are one */
+    bool proportional; /* some pairs of whole heads turn; tables without a window are of wide heads
+                          where there are any, and absent ones turn a quarter of the pairs */
+    bool multimodal;   /* a row has three positions, of which mrope_section gives each pair one */
 };
 /* Fills a stack's rotary dims and tables from rope_theta, rope_scaling and rope_parameters;
  * head_dim and max_positions are set, and `dims` is of the spec. An unsupported value is an error
@@ -57,7 +59,11 @@ struct huggingface_decoder {
     int max_window_layers; /* the first layer with a window, where layer_types is silent */
     int window_pattern;    /* the period of layers without */
     bool may_be_two_sided; /* the family has embedders with use_bidirectional_attention */
+    bool names_two_sided;  /* which is "all", or "vision": pictures alone, so of texts none */
+    bool layers_differ;    /* the family reads per_layer_config */
+    const struct json *layer_configs; /* per_layer_config */
     const struct json *layer_types;
+    const char *window_type;         /* in them; NULL: "sliding_attention" */
     const struct json *quantisation; /* quantization_config */
     bool mxfp4;                      /* which may say that some weights are MXFP4 */
     int query_dim; /* of a head's queries, whatever "head_dim" says; 0: it says so */
@@ -84,6 +90,10 @@ enum status huggingface_read_mixers(struct huggingface_decoder *decoder, const c
  * absent. */
 enum status huggingface_read_dense(struct model_spec *spec, int step, const struct json *listed,
                                    struct error *e);
+/* spec.unrotated by no_rope_layers, a number for each layer, 0 where it has no RoPE; where it is
+ * absent or empty, by no_rope_layer_interval (family_llama.c). */
+enum status huggingface_read_unrotated(const struct json *config, struct model_spec *spec,
+                                       struct error *e);
 /* Granite's multipliers of words, branches, scores and logits (family_granite.c); it has no window.
  */
 enum status huggingface_read_multipliers(const struct json *config, struct model_spec *spec,
@@ -151,9 +161,11 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
  * in one tensor; and the expert that all rows use. */
 #define HUGGINGFACE_EXPERT_ROWS \
     {.place = offsetof(struct layer, router), .names = {"mlp.gate.weight"}}, \
-        {.place = offsetof(struct layer, expert_fc1), \
-         .part = PART_GATE, \
-         .names = {"mlp.experts.#.gate_proj.*"}}, \
+        HUGGINGFACE_EXPERT_PRODUCTS
+#define HUGGINGFACE_EXPERT_PRODUCTS \
+    {.place = offsetof(struct layer, expert_fc1), \
+     .part = PART_GATE, \
+     .names = {"mlp.experts.#.gate_proj.*"}}, \
         {.place = offsetof(struct layer, expert_fc1), \
          .part = PART_UP, \
          .names = {"mlp.experts.#.up_proj.*"}}, \

@@ -24,6 +24,19 @@ static const struct json_field known_fields[] = {SIZE_FIELDS(false)};
 static const struct json_table needed_sizes = JSON_TABLE(needed_fields, .open = true);
 static const struct json_table known_sizes = JSON_TABLE(known_fields, .open = true);
 
+static enum status parse_two_sided(struct json_reader *reader, const struct json *value,
+                                   void *object) {
+    static const struct json_field flag = {.name = "use_bidirectional_attention",
+                                           .type = JSON_BOOL};
+    struct huggingface_decoder *decoder = object;
+    if (!decoder->names_two_sided)
+        return json_field_read(reader, &flag, value, &decoder->spec.two_sided);
+    decoder->spec.two_sided = json_text_is(value, "all");
+    if (decoder->spec.two_sided || json_text_is(value, "vision")) return STATUS_OK;
+    return error_set(reader->e, STATUS_INVALID,
+                     "config.json: \"use_bidirectional_attention\" must be \"all\" or \"vision\"");
+}
+
 static const struct json_field fields[] = {
     {"num_key_value_heads", JSON_INT, AT_DECODER(kv_heads), .min = 1, .max = LIMIT_HEADS},
     {"head_dim", JSON_INT, AT_DECODER(head_dim), .min = 1, .max = LIMIT_HEADS},
@@ -41,11 +54,11 @@ static const struct json_field fields[] = {
     {"sliding_window_pattern|_sliding_window_pattern", JSON_INT,
      JSON_AT(struct huggingface_decoder, window_pattern), .min = 1, .max = INT_MAX},
     {"layer_types", JSON_RAW, JSON_AT(struct huggingface_decoder, layer_types)},
-    {"use_bidirectional_attention", JSON_BOOL, AT_SPEC(two_sided)},
+    {.name = "use_bidirectional_attention", .type = JSON_PARSED, .parse = parse_two_sided},
     {.name = "is_encoder_decoder", .type = JSON_MUST_BE_FALSE},
     {.name = "add_cross_attention", .type = JSON_MUST_BE_FALSE},
     {.name = "pruned_heads", .type = JSON_EMPTY},
-    {.name = "per_layer_config", .type = JSON_EMPTY},
+    {"per_layer_config", JSON_RAW, JSON_AT(struct huggingface_decoder, layer_configs)},
     {"quantization_config", JSON_RAW, JSON_AT(struct huggingface_decoder, quantisation)},
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
@@ -54,6 +67,11 @@ static const struct json_table table = JSON_TABLE(fields, .open = true);
 static bool is_null(const struct json *config, const char *key) {
     const struct json *value = json_member(config, key);
     return value && json_is_absent(value);
+}
+
+static bool is_empty(const struct json *value) {
+    return json_is_absent(value) ||
+           (json_kind(value) == JSON_KIND_OBJECT && json_count(value) == 0);
 }
 
 /* e4m3 numbers in squares of FP8_BLOCK, which are widened; what multiplies them is not rounded. */
@@ -73,8 +91,7 @@ static bool is_fp8(const struct json *value) {
 
 static enum status check_quantisation(const struct huggingface_decoder *decoder, struct error *e) {
     const struct json *value = decoder->quantisation;
-    if (json_is_absent(value) || (json_kind(value) == JSON_KIND_OBJECT && json_count(value) == 0))
-        return STATUS_OK;
+    if (is_empty(value)) return STATUS_OK;
     if (decoder->mxfp4 && json_text_is(json_member(value, "quant_method"), "mxfp4"))
         return STATUS_OK;
     if (is_fp8(value)) return STATUS_OK;
@@ -104,6 +121,10 @@ enum status huggingface_read_decoder(const struct json *config, struct huggingfa
         return error_set(e, STATUS_UNSUPPORTED,
                          "config.json: \"use_bidirectional_attention\" is not supported in this "
                          "family: leave it out or send false");
+    if (!decoder->layers_differ && !is_empty(decoder->layer_configs))
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "config.json: \"per_layer_config\" is not supported in this family: leave it out");
     if (check_quantisation(decoder, e) || huggingface_derive(spec, dims, e) ||
         huggingface_read_rope(config, &decoder->rope, spec, dims, e))
         return e->status;
@@ -119,22 +140,23 @@ enum status huggingface_read_decoder(const struct json *config, struct huggingfa
 enum status huggingface_read_layer_types(struct huggingface_decoder *decoder, int n,
                                          struct error *e) {
     struct model_spec *spec = &decoder->spec;
+    const char *windowed = decoder->window_type ? decoder->window_type : "sliding_attention";
     if (json_count(decoder->layer_types) != (size_t)n || !json_is_list(decoder->layer_types))
         return error_set(e, STATUS_INVALID,
                          "config.json: \"layer_types\" must be a list of %d, one for each layer",
                          n);
     for (int i = 0; i < n; i++) {
         const char *name = json_text(json_item(decoder->layer_types, (size_t)i)).text;
-        spec->windowed[i] = name && strcmp(name, "sliding_attention") == 0;
+        spec->windowed[i] = name && strcmp(name, windowed) == 0;
         if (!spec->windowed[i] && (name == NULL || strcmp(name, "full_attention") != 0))
             return error_set(e, STATUS_UNSUPPORTED,
                              "config.json: \"layer_types\" has \"%.40s\"; allowed is "
-                             "sliding_attention, full_attention",
-                             name ? name : "an item that is no text");
+                             "%s, full_attention",
+                             name ? name : "an item that is no text", windowed);
         if (spec->windowed[i] && spec->window == 0)
             return error_set(e, STATUS_INVALID,
-                             "config.json: \"layer_types\" has sliding_attention, but "
-                             "\"sliding_window\" is off");
+                             "config.json: \"layer_types\" has %s, but \"%s\" is off", windowed,
+                             decoder->window_type ? "attention_chunk_size" : "sliding_window");
     }
     return STATUS_OK;
 }
@@ -197,6 +219,7 @@ struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id
     return (struct layer_spec){.parallel = spec->stacks[stack].parallel,
                                .mask = spec->two_sided ? MASK_NONE : MASK_CAUSAL,
                                .window = spec->windowed[i] ? spec->window : 0,
+                               .grows = spec->stacks[stack].query_grows_after > 0,
                                .mixer = spec->mixers[i],
                                .latent = spec->stacks[stack].latent.rank > 0,
                                .without_mlp = spec->without_mlp[i],

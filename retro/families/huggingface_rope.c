@@ -14,16 +14,22 @@ enum rope_kind {
     KIND_YARN,
     KIND_LONGROPE,
     KIND_DYNAMIC,
-    KIND_MROPE
+    KIND_MROPE,
+    KIND_PROPORTIONAL
 };
 
 /* Time, row and column: the positions of a row with multimodal RoPE. */
 enum { MROPE_SECTIONS = 3 };
 
-static const struct json_choice kinds[] = {{"default", KIND_DEFAULT},   {"linear", KIND_LINEAR},
-                                           {"llama3", KIND_LLAMA3},     {"yarn", KIND_YARN},
-                                           {"longrope", KIND_LONGROPE}, {"su", KIND_LONGROPE},
-                                           {"mrope", KIND_MROPE},       {NULL, 0}};
+static const struct json_choice kinds[] = {{"default", KIND_DEFAULT},
+                                           {"linear", KIND_LINEAR},
+                                           {"llama3", KIND_LLAMA3},
+                                           {"yarn", KIND_YARN},
+                                           {"longrope", KIND_LONGROPE},
+                                           {"su", KIND_LONGROPE},
+                                           {"mrope", KIND_MROPE},
+                                           {"proportional", KIND_PROPORTIONAL},
+                                           {NULL, 0}};
 
 /* One dictionary; 0 and NULL stand for what it lacks. */
 struct rope_keys {
@@ -159,6 +165,15 @@ static void scale_linear(struct rope_table *table, const struct rope_keys *keys,
     for (int i = 0; i < pairs; i++) table->inv_freq[i] /= (float)keys->factor;
 }
 
+/* The first pairs of a whole head turn, and the others stand. */
+static void fill_proportional(struct rope_table *table, const struct rope_keys *keys, int dim) {
+    double partial = keys->partial != 0 ? keys->partial : 1,
+           factor = keys->factor != 0 ? keys->factor : 1;
+    int turning = (int)floor(partial * dim / 2);
+    for (int i = 0; i < dim / 2; i++)
+        table->inv_freq[i] = i < turning ? table->inv_freq[i] / (float)factor : 0;
+}
+
 /* Long waves are stretched, short ones stay, and between the two a smooth mix. */
 static enum status scale_llama3(struct rope_table *table, const struct rope_keys *keys, int pairs,
                                 struct error *e) {
@@ -268,7 +283,8 @@ static enum status fill_table(struct dims *dims, enum rope_id id, const struct r
                               int dim, struct error *e) {
     struct rope_table *table = &dims->rope[id];
     int pairs = (dim + 1) / 2;
-    bool scaled = keys->kind != KIND_DEFAULT && keys->kind != KIND_MROPE;
+    bool scaled =
+        keys->kind != KIND_DEFAULT && keys->kind != KIND_MROPE && keys->kind != KIND_PROPORTIONAL;
     if (keys->kind == KIND_DYNAMIC)
         return error_set(e, STATUS_UNSUPPORTED,
                          "config.json: \"rope_type\" of the rotary positions is \"dynamic\", which "
@@ -285,6 +301,7 @@ static enum status fill_table(struct dims *dims, enum rope_id id, const struct r
         case KIND_DEFAULT: break;
         case KIND_MROPE: break;   /* read_sections does the rest */
         case KIND_DYNAMIC: break; /* refused before */
+        case KIND_PROPORTIONAL: fill_proportional(table, keys, dim); break;
         case KIND_LINEAR: scale_linear(table, keys, pairs); break;
         case KIND_LLAMA3: return scale_llama3(table, keys, pairs, e);
         case KIND_YARN: scale_yarn(table, keys, keys->base, dim); break;
@@ -321,6 +338,11 @@ static void complete_keys(struct rope_keys *keys, const struct rope_config *conf
 static enum status read_partial(const struct rope_keys *keys, const struct rope_rules *rules,
                                 const struct dims *dims, int *dim, struct error *e) {
     double partial = keys->partial != 0 ? keys->partial : 1;
+    bool share = partial > 0 && partial <= 1;
+    if (rules->proportional && share) { /* fill_proportional takes it */
+        *dim = dims->head_dim;
+        return STATUS_OK;
+    }
     if (rules->partial == 0 && partial != 1)
         return error_set(e, STATUS_UNSUPPORTED,
                          "config.json: \"partial_rotary_factor\" is %g, which is not supported in "
@@ -374,6 +396,26 @@ static void scale_scores(const struct rope_keys *keys, const struct rope_rules *
     dims->score_scale = (float)(dims->score_scale * mscale * mscale);
 }
 
+/* Of families whose layers with a window have tables of their own, where there are wide heads. */
+static enum status fill_tables(struct dims *dims, const struct rope_rules *rules,
+                               const struct rope_keys *global, const struct rope_keys *windowed,
+                               int dim, struct error *e) {
+    bool wide = rules->proportional && dims->wide_head_dim > 0;
+    if (wide && dims->wide_head_dim > ATTENTION_MAX_HEAD)
+        return STATUS_OK; /* spec_check words it */
+    if (fill_table(dims, ROPE_GLOBAL, global, wide ? dims->wide_head_dim : dim, e))
+        return e->status;
+    return rules->local_base != 0 ? fill_table(dims, ROPE_LOCAL, windowed, dim, e) : STATUS_OK;
+}
+
+static enum status refuse_proportional(const struct rope_keys *keys, const struct rope_rules *rules,
+                                       struct error *e) {
+    if (keys->kind != KIND_PROPORTIONAL || rules->proportional) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "config.json: \"proportional\" of the rotary positions is not supported in "
+                     "this family");
+}
+
 /* Tells each pair the position of a row that it turns by. */
 static enum status read_sections(const struct rope_keys *keys, struct dims *dims, struct error *e) {
     static const int usual[MROPE_SECTIONS] = {16, 24, 24};
@@ -414,6 +456,8 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
                               : by_type          ? rope_config.parameters.full
                                                  : rope_config.parameters.flat;
     struct rope_keys windowed = rope_config.parameters.sliding;
+    if (rules->proportional && !by_type)
+        global = (struct rope_keys){.kind = KIND_PROPORTIONAL, .partial = 0.25};
     int dim, same;
     if (rope_config.scales && global.base == 0) global.base = rope_config.parameters.full.base;
     complete_keys(&global, &rope_config, rules, spec, dims);
@@ -425,10 +469,11 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
         return e->status;
     if (dims->head_dim > ATTENTION_MAX_HEAD) return STATUS_OK; /* spec_check words it */
     dims->rotated = (dim + 1) / 2 * 2;
-    if (fill_table(dims, ROPE_GLOBAL, &global, dim, e) || read_growth(&global, rules, dims, e))
+    if (refuse_proportional(&global, rules, e) || refuse_proportional(&windowed, rules, e) ||
+        fill_tables(dims, rules, &global, &windowed, dim, e) ||
+        read_growth(&global, rules, dims, e))
         return e->status;
     scale_scores(&global, rules, dims);
     if (refuse_sections(&rope_config, rules, e)) return e->status;
-    if (rules->multimodal && read_sections(&global, dims, e)) return e->status;
-    return local ? fill_table(dims, ROPE_LOCAL, &windowed, dim, e) : STATUS_OK;
+    return rules->multimodal ? read_sections(&global, dims, e) : STATUS_OK;
 }

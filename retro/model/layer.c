@@ -10,7 +10,8 @@
  * Post-norm layers (BERT) norm each sum instead of each branch's input. In parallel layers norm_mlp
  * reads x; without it the MLP reads the rows that attention reads. Row-parallel products are summed
  * over ranks before bias and residual are added, as Megatron does. The MLP may be a mixture of
- * experts. */
+ * experts. Behind it a layer may have an input of the row's token, and a number that multiplies its
+ * rows. */
 #include "retro/model/layer_private.h"
 #include "retro/model/mixers.h"
 
@@ -82,16 +83,31 @@ static void sum_squares(const struct pass *pass, struct tensor q, struct tensor 
 static void norm_queries_keys(const struct pass *pass, const struct layer *layer, struct tensor q,
                               struct tensor k) {
     const struct stack *stack = pass->stack;
-    if (stack->dims.qk_norm == QK_NORM_NONE) return;
+    if (stack->dims.qk_norm == QK_NORM_NONE || layer->spec.bare_heads) return;
     if (stack->dims.qk_norm == QK_NORM_WHOLE && pass->model->comm->size > 1)
         sum_squares(pass, q, k);
-    norm_heads(pass, q, &layer->norm_q, stack->heads.n, 0);
-    norm_heads(pass, k, &layer->norm_k, stack->kv_heads.n, 1);
+    const struct layer_heads heads = stack_heads(stack, &layer->spec);
+    norm_heads(pass, q, &layer->norm_q, heads.queries.n, 0);
+    if (!layer->spec.reuses) norm_heads(pass, k, &layer->norm_k, heads.keys.n, 1);
+}
+
+/* Those that are keys are taken from what keys are made of, so before keys are normed. */
+static void norm_values(const struct pass *pass, const struct layer *layer, struct tensor k,
+                        struct tensor v) {
+    const struct dims *dims = &pass->stack->dims;
+    const struct layer_heads heads = stack_heads(pass->stack, &layer->spec);
+    if (!dims->value_norm || layer->spec.reuses) return;
+    backend_norm(pass->model->backend, &(struct norm_args){.y = v,
+                                                           .x = layer->spec.values_are_keys ? k : v,
+                                                           .epsilon = dims->epsilon,
+                                                           .kind = dims->norm,
+                                                           .heads = heads.keys.n});
 }
 
 void layer_rotate_heads(const struct pass *pass, const struct layer *layer, struct tensor x,
                         int heads, int grows_after) {
     const struct dims *dims = &pass->stack->dims;
+    const struct layer_heads sizes = stack_heads(pass->stack, &layer->spec);
     bool far = dims->rope_long_after > 0 && pass->most_tokens > dims->rope_long_after;
     const struct rope_table *table =
         &dims->rope[far && layer->spec.frequencies == ROPE_GLOBAL ? ROPE_LONG
@@ -104,24 +120,29 @@ void layer_rotate_heads(const struct pass *pass, const struct layer *layer, stru
                             .section_of = dims->rope_sections > 1 ? dims->rope_section : NULL,
                             .sections = dims->rope_sections,
                             .heads = heads,
-                            .head_dim = dims->head_dim,
+                            .head_dim = sizes.dim,
                             .first = dims->latent.rank,
-                            .rotated = dims->rotated,
+                            .rotated = sizes.rotated,
                             .interleaved = dims->rope_interleaved,
                             .scale = table->scale,
                             .growth = dims->query_growth,
-                            .grows_after = grows_after});
+                            .grows_after = grows_after,
+                            .grows_ahead = dims->query_grows_ahead});
 }
 
 /* At once where nothing tells them apart. */
 static void rotate_queries_keys(const struct pass *pass, const struct layer *layer, struct tensor q,
                                 struct tensor k) {
-    const struct stack *stack = pass->stack;
-    int heads = stack->heads.n, kv_heads = stack->kv_heads.n, h = stack->dims.head_dim,
-        grows_after = stack->dims.query_grows_after;
+    const struct layer_heads sizes = stack_heads(pass->stack, &layer->spec);
+    int heads = sizes.queries.n, kv_heads = sizes.keys.n,
+        grows_after = layer->spec.grows ? pass->stack->dims.query_grows_after : 0;
     if (!layer->spec.rope) return;
+    if (layer->spec.reuses) {
+        layer_rotate_heads(pass, layer, q, heads, grows_after);
+        return;
+    }
     if (grows_after == 0) {
-        struct tensor both = tensor_cols(pass->scratch.qkv, 0, (heads + kv_heads) * h);
+        struct tensor both = tensor_cols(pass->scratch.qkv, 0, (heads + kv_heads) * sizes.dim);
         layer_rotate_heads(pass, layer, both, heads + kv_heads, 0);
         return;
     }
@@ -163,6 +184,7 @@ struct tensor gate_rows(const struct model *model, struct tensor rows, struct te
 struct attention_args layer_attention_args(const struct pass *pass, const struct layer *layer,
                                            struct tensor q, struct tensor k) {
     const struct stack *stack = pass->stack;
+    const struct layer_heads heads = stack_heads(stack, &layer->spec);
     return (struct attention_args){
         .out = tensor_cols(pass->scratch.mixed, 0, q.cols),
         .q = q,
@@ -170,13 +192,14 @@ struct attention_args layer_attention_args(const struct pass *pass, const struct
         .v = k,
         .spans = pass->spans,
         .n_spans = pass->n_spans,
-        .heads = stack->heads.n,
-        .kv_heads = stack->kv_heads.n,
-        .head_dim = stack->dims.head_dim,
+        .heads = heads.queries.n,
+        .kv_heads = heads.keys.n,
+        .head_dim = heads.dim,
         .scale = stack->dims.score_scale,
         .mask = layer->spec.mask,
         .blocks = pass->cache.blocks,
         .n_blocks = pass->cache.n_blocks,
+        .chunk = layer->spec.chunk,
         .window = layer->spec.window,
         .softcap = stack->dims.score_cap,
         .bias = layer->spec.relative ? stack->relative : (struct tensor){0},
@@ -209,19 +232,22 @@ static void self_attention(const struct pass *pass, const struct layer *layer,
                            struct tensor input) {
     const struct model *model = pass->model;
     const struct stack *stack = pass->stack;
-    int heads = stack->heads.n, kv_heads = stack->kv_heads.n, h = stack->dims.head_dim;
+    const struct layer_heads sizes = stack_heads(stack, &layer->spec);
+    int heads = sizes.queries.n, kv_heads = sizes.keys.n, h = sizes.dim;
     int all = heads + 2 * kv_heads, gates = stack->dims.head_gate ? heads : 0;
-    struct tensor qkv = tensor_cols(pass->scratch.qkv, 0, (all + gates) * h);
+    struct tensor qkv = tensor_cols(pass->scratch.qkv, 0, (all + gates) * h),
+                  product = tensor_cols(qkv, 0, layer->qkv.weight.n_out);
     struct tensor q = tensor_cols(qkv, 0, heads * h), k = tensor_cols(qkv, heads * h, kv_heads * h),
                   v = tensor_cols(qkv, (heads + kv_heads) * h, kv_heads * h),
                   mixed = tensor_cols(pass->scratch.mixed, 0, heads * h);
-    layer_project_rows(model, qkv, input, &layer->qkv, ACTIVATION_NONE);
+    layer_project_rows(model, product, input, &layer->qkv, ACTIVATION_NONE);
+    norm_values(pass, layer, k, v);
     if (!stack->dims.qk_norm_last) norm_queries_keys(pass, layer, q, k);
     rotate_queries_keys(pass, layer, q, k);
     if (stack->dims.qk_norm_last) norm_queries_keys(pass, layer, q, k);
 
     bool cached = pass->cache.rows != NULL;
-    if (cached) {
+    if (cached && !layer->spec.reuses) {
         layer_store_rows(pass, pass->cache.k, pass->cache.k_scales, k);
         layer_store_rows(pass, pass->cache.v, pass->cache.v_scales, v);
     }
@@ -292,7 +318,8 @@ static struct tensor widen_rows(const struct pass *pass, struct tensor input,
 
 /* branch = norm_out(MLP(input)). */
 static void apply_mlp(const struct pass *pass, const struct layer *layer, struct tensor input) {
-    struct tensor gated = widen_rows(pass, input, &layer->fc1, pass->stack->ffn.n);
+    int ffn = stack_ffn(pass->stack, &layer->spec).n;
+    struct tensor gated = widen_rows(pass, input, &layer->fc1, ffn);
     layer_project_row_parallel(pass, gated, &layer->fc2, &layer->norm_out);
 }
 
@@ -342,6 +369,7 @@ static void apply_experts(const struct pass *pass, const struct layer *layer, st
         .wide = tensor_cols(pass->scratch.wide, 0, (dims->gated ? 2 : 1) * ffn),
         .gated = tensor_cols(pass->scratch.gated, 0, ffn),
         .n_experts = dims->experts,
+        .weighs_inputs = dims->experts_weigh_inputs,
         .gating = gating_of(dims)};
     if (model->comm->rank == 0) args.bias2 = layer->expert_fc2.biases; /* ranks are summed */
     route_rows(pass, layer, input);
@@ -382,20 +410,45 @@ static void apply_mixer(const struct pass *pass, const struct layer *layer, stru
     if (layer->spec.post_norm) stack_norm(pass->model, pass->stack, x, x, &layer->norm_in);
 }
 
-void layer_forward(const struct pass *pass, const struct layer *layer) {
-    const struct model *model = pass->model;
-    struct tensor x = pass->scratch.x, input = x;
-
-    if (layer->spec.mixer != MIXER_NONE) apply_mixer(pass, layer, &input);
-
-    if (layer->spec.cross) cross_attention(pass, layer);
-
-    if (layer->spec.without_mlp) return;
+/* The MLP, whatever it is, and its residual. `input` is what a parallel one reads. */
+static void add_mlp(const struct pass *pass, const struct layer *layer, struct tensor input) {
+    struct tensor x = pass->scratch.x;
     if (!layer->spec.parallel) input = enter_branch(pass, layer, &layer->norm_mlp);
     if (layer->spec.experts)
         apply_experts(pass, layer, input);
     else
         apply_mlp(pass, layer, input);
     add_branch(pass, x, &layer->fc2, &layer->norm_out, NULL);
-    if (layer->spec.post_norm) stack_norm(model, pass->stack, x, x, &layer->norm_mlp);
+    if (layer->spec.post_norm) stack_norm(pass->model, pass->stack, x, x, &layer->norm_mlp);
+}
+
+/* x = x + norm_input(input_proj (activation(input_gate x) * what the token gives this layer)) */
+static void add_input(const struct pass *pass, const struct layer *layer) {
+    const struct dims *dims = &pass->stack->dims;
+    struct backend *backend = pass->model->backend;
+    int n = dims->layer_input;
+    struct tensor x = pass->scratch.x, branch = pass->scratch.branch, gate = pass->scratch.input,
+                  given = tensor_cols(pass->scratch.inputs, pass->layer_index * n, n);
+    backend_linear(backend, &(struct linear_args){.y = gate, .x = x, .weight = &layer->input_gate});
+    gate = gate_rows(pass->model, given, gate, dims->activation);
+    backend_linear(backend,
+                   &(struct linear_args){.y = branch, .x = gate, .weight = &layer->input_proj});
+    stack_norm(pass->model, pass->stack, branch, branch, &layer->norm_input);
+    backend_add(backend, &(struct add_args){.y = x, .a = x, .b = branch});
+}
+
+void layer_forward(const struct pass *pass, const struct layer *layer) {
+    struct tensor x = pass->scratch.x, input = x;
+
+    if (layer->spec.mixer != MIXER_NONE) apply_mixer(pass, layer, &input);
+
+    if (layer->spec.cross) cross_attention(pass, layer);
+
+    if (!layer->spec.without_mlp) add_mlp(pass, layer, input);
+
+    if (pass->stack->dims.layer_input > 0) add_input(pass, layer);
+
+    if (layer->scale.data)
+        backend_scale(pass->model->backend,
+                      &(struct scale_args){.x = x, .factor = 1, .by = layer->scale.data});
 }

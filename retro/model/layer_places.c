@@ -85,9 +85,18 @@ static bool mlp_has_place(const struct layer *layer, const struct dims *dims, si
     return true;
 }
 
+static bool is_input(size_t place) {
+    return place == offsetof(struct layer, input_gate) ||
+           place == offsetof(struct layer, input_proj) ||
+           place == offsetof(struct layer, norm_input);
+}
+
 bool layer_has_place(const struct layer *layer, const struct dims *dims, size_t place) {
     enum mixer mixer = layer->spec.mixer;
     if (is_mlp(place)) return mlp_has_place(layer, dims, place);
+    if (is_input(place)) return dims->layer_input > 0;
+    if (place == offsetof(struct layer, scale)) return dims->layer_scaled;
+    if (place == offsetof(struct layer, norm_k) && layer->spec.reuses) return false;
     if (is_attention(place) && mixer != MIXER_ATTENTION) return false;
     if (is_latent(place)) return attends_latents(layer);
     if (is_latent_query_in(place)) return attends_latents(layer) && dims->latent.query_rank > 0;

@@ -88,14 +88,18 @@ static enum status stage_random_matrix(struct loader *loader, struct staged_plac
     return STATUS_OK;
 }
 
-/* Small, zero-mean, the same on every run; norms must not vanish, so their gammas are centred on 1.
- */
+static bool scales_rows(const struct place *place) {
+    return !place->outer && place->rows->rows[place->row].place == offsetof(struct layer, scale);
+}
+
+/* Small, zero-mean, the same on every run; norms and layers must not vanish, so their gammas and
+ * what scales their rows are centred on 1. */
 enum status loader_stage_random(struct loader *loader, struct staged_place *staged,
                                 const struct place *place, struct error *e) {
     if (place->form == PLACE_MATRIX) return stage_random_matrix(loader, staged, e);
     if (stage_take(loader, staged, DTYPE_F32, e)) return e->status;
     fill_random(loader, staged->room[PLANE_VALUES], DTYPE_F32,
                 (size_t)staged->rows * (size_t)staged->cols,
-                place->form == PLACE_GAMMA ? 1.0f : 0.0f);
+                place->form == PLACE_GAMMA || scales_rows(place) ? 1.0f : 0.0f);
     return STATUS_OK;
 }

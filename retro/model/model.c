@@ -140,142 +140,22 @@ static enum status read_config(struct model *model, const char *folder, struct e
     return status ? status : read_ends(model, folder, e);
 }
 
-/* This rank's portion of n times `unit`, in whole units, as evenly as they divide. */
-static struct portion portion_of(const struct comm *comm, int n, int unit) {
-    int first = (int)((int64_t)n * comm->rank / comm->size),
-        end = (int)((int64_t)n * (comm->rank + 1) / comm->size);
-    return (struct portion){first * unit, (end - first) * unit};
-}
-
-/* A rank's columns of an MLP, in blocks that may be quantised where there are enough of them. */
-static struct portion portion_of_ffn(const struct comm *comm, int ffn) {
-    bool blocks = ffn % QUANTISE_BLOCK == 0 && ffn / QUANTISE_BLOCK >= comm->size;
-    int unit = blocks ? QUANTISE_BLOCK : 1;
-    return portion_of(comm, ffn / unit, unit);
-}
-
-/* The fewest columns of an MLP. */
-static int narrowest_ffn(const struct dims *dims) {
-    int n = dims->ffn;
-    if (dims->experts > 0) n = min_int(n, dims->expert_ffn);
-    if (dims->shared_ffn > 0) n = min_int(n, dims->shared_ffn);
-    return n;
-}
-
-/* The most ranks that can share the mixers with states. */
-static int state_units(const struct state_dims *dims) {
-    return dims->key_heads == 1 ? dims->value_heads : dims->key_heads;
-}
-
-/* Ranks share whole key heads, each with the value heads that read it. A single key head is whole
- * on all of them, and its value heads are shared. The channels of a convolution are as those of an
- * MLP. */
-static void split_states(struct stack *stack, const struct comm *comm) {
-    const struct state_dims *dims = &stack->dims.state;
-    if (dims->kernel == 0) return;
-    int group = dims->value_heads / dims->key_heads;
-    if (dims->mixer == MIXER_CONVOLUTION) {
-        stack->state_heads = portion_of_ffn(comm, dims->value_heads);
-        stack->state_keys = stack->state_heads;
-    } else if (dims->key_heads == 1) {
-        stack->state_heads = portion_of(comm, dims->value_heads, 1);
-        stack->state_keys = (struct portion){0, 1};
-    } else {
-        stack->state_heads = portion_of(comm, dims->key_heads, group);
-        stack->state_keys = portion_of(comm, dims->key_heads, 1);
-    }
-}
-
-/* Ranks share whole key/value heads, each with the query heads that read it, and the columns of
- * every MLP. */
-static enum status split_stack(struct stack *stack, const struct comm *comm, struct error *e) {
-    const struct dims *dims = &stack->dims;
-    bool latent = dims->latent.rank > 0; /* every rank has the latents, which all heads read */
-    int units = latent ? dims->heads : dims->kv_heads, group = dims->heads / units;
-    int most = min_int(units, narrowest_ffn(dims));
-    if (dims->state.kernel > 0) most = min_int(most, state_units(&dims->state));
-    if (comm->size > most)
-        return error_set(e, STATUS_INVALID,
-                         "parallel.tensor is %d, and this model's %d %sheads and %d MLP "
-                         "columns are enough for %d",
-                         comm->size, units, latent ? "" : "key/value ", narrowest_ffn(dims), most);
-    stack->kv_heads = latent ? (struct portion){0, 1} : portion_of(comm, units, 1);
-    stack->heads = portion_of(comm, units, group);
-    split_states(stack, comm);
-    stack->ffn = portion_of_ffn(comm, dims->ffn);
-    stack->expert_ffn = portion_of_ffn(comm, dims->expert_ffn);
-    stack->shared_ffn = portion_of_ffn(comm, dims->shared_ffn);
-    return STATUS_OK;
-}
-
-/* The parts of the vocabulary are equal, and overlap where it does not divide. */
-static enum status split_model(struct model *model, struct error *e) {
-    const struct comm *comm = model->comm;
-    int columns = model->spec.padded_vocab, part = (columns + comm->size - 1) / comm->size;
-    model->vocab = (struct portion){gathered_col(columns, part, comm->rank), part};
-    for (int id = 0; id < STACK_COUNT; id++) {
-        struct stack *stack = &model->stacks[id];
-        stack->dims = model->spec.stacks[id];
-        if (stack->dims.n_layers > 0 && split_stack(stack, comm, e)) return e->status;
-    }
-    return STATUS_OK;
-}
-
 static enum status check_device(const struct model *model, struct error *e) {
     const char *device = model->backend->ops->name;
     bool latent = model->stacks[STACK_DECODER].dims.latent.rank > 0;
+    const struct dims *decoder = &model->stacks[STACK_DECODER].dims;
     if (distances_check_device(model, e)) return e->status;
+    if ((model->spec.chunk > 0 || decoder->experts_weigh_inputs) && strcmp(device, "cpu") != 0)
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "a %s model has attention in chunks, or experts that weigh what they read, "
+            "which the kernels of %s do not know: use the device \"cpu\"",
+            model->info.family, device);
     if (!latent || strcmp(device, "cpu") == 0) return STATUS_OK;
     return error_set(e, STATUS_UNSUPPORTED,
                      "a %s model has latent attention, whose rows of %d columns the kernels of "
                      "%s do not hold: use the device \"cpu\"",
                      model->info.family, model->stacks[STACK_DECODER].dims.head_dim, device);
-}
-
-static int first_layer(const struct model *model, int stage) {
-    return (int)((int64_t)model->spec.stacks[STACK_DECODER].n_layers * stage / model->comm->stages);
-}
-
-static int stage_of_layer(const struct model *model, int layer) {
-    int stage = 0;
-    while (first_layer(model, stage + 1) <= layer) stage++;
-    return stage;
-}
-
-/* Stages have equally many of the decoder's layers, or one less. The neighbour encoder is whole on
- * one of them. */
-static enum status split_layers(struct model *model, struct error *e) {
-    const struct comm *comm = model->comm;
-    const struct retro_spec *retro = &model->spec.retro;
-    struct stack *decoder = &model->stacks[STACK_DECODER], *encoder = &model->stacks[STACK_ENCODER];
-    model->encodes = model->reads = -1;
-    encoder->kept = (struct portion){0, encoder->dims.n_layers};
-    model->stacks[STACK_TOWER].kept = (struct portion){0, model->stacks[STACK_TOWER].dims.n_layers};
-    if (comm->stages > 1 && model_has_stack(model, STACK_TOWER))
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "parallel.pipeline is %d; a %s model has a vision tower and is not cut "
-                         "into stages: use "
-                         "parallel.tensor",
-                         comm->stages, model->info.family);
-    if (comm->stages > 1 && decoder->dims.reads != EDGE_NEIGHBORS && encoder->dims.n_layers > 0)
-        return error_set(
-            e, STATUS_UNSUPPORTED,
-            "parallel.pipeline is %d; a %s model is not cut into stages: use parallel.tensor",
-            comm->stages, model->info.family);
-    if (!model_has_stack(model, STACK_DECODER)) return STATUS_OK;
-    if (comm->stages > decoder->dims.n_layers)
-        return error_set(e, STATUS_INVALID, "parallel.pipeline is %d and the model has %d layers",
-                         comm->stages, decoder->dims.n_layers);
-
-    int first = first_layer(model, comm->stage);
-    decoder->kept = (struct portion){first, first_layer(model, comm->stage + 1) - first};
-    for (int i = decoder->dims.n_layers - 1; i >= 0; i--) {
-        if (!retro->layer[i]) continue;
-        model->encodes = stage_of_layer(model, i);
-        model->reads = max_int(model->reads, model->encodes);
-    }
-    if (decoder->dims.reads == EDGE_NEIGHBORS && comm->stage != model->encodes) encoder->kept.n = 0;
-    return STATUS_OK;
 }
 
 /* Bytes of a matrix that one row reads, on average: it uses some of the experts. */
@@ -334,6 +214,21 @@ static enum dtype main_dtype(const struct model *model, const struct stack *stac
     return first->spec.experts ? first->expert_fc1.weights[0].dtype : first->fc1.weight.dtype;
 }
 
+/* Bytes that a token's keys and values take on all ranks; each of them has whole latents. */
+static size_t count_cache_bytes(const struct model *model, const struct stack *stack,
+                                enum dtype dtype) {
+    const struct dims *dims = &stack->dims;
+    int copies = dims->latent.rank > 0 ? model->comm->size : 1;
+    size_t bytes = 0;
+    for (int i = 0; stack->layers && i < dims->n_layers; i++) {
+        bool wide = stack->layers[i].spec.wide_heads;
+        size_t heads = (size_t)(wide ? dims->wide_kv_heads : dims->kv_heads),
+               head_dim = (size_t)(wide ? dims->wide_head_dim : dims->head_dim);
+        if (layer_keeps_keys(&stack->layers[i])) bytes += cache_row_bytes(dtype, heads, head_dim);
+    }
+    return (size_t)(copies * stack_cache_parts(stack)) * bytes;
+}
+
 static void fill_info(struct model *model, const struct model_options *options) {
     const struct stack *stack = main_stack(model);
     const struct model_spec *spec = &model->spec;
@@ -367,12 +262,8 @@ static void fill_info(struct model *model, const struct model_options *options) 
     info->eod = spec->eod;
     info->ends = spec->ends;
     int n_states = stack_count_states(stack, 0, stack->dims.n_layers);
-    int copies = stack->dims.latent.rank > 0 ? model->comm->size : 1;
     const struct state_dims *state = &stack->dims.state;
-    info->cache_row_bytes = (size_t)(copies * stack_cache_parts(stack)) *
-                            (size_t)stack_count_attention(stack, 0, stack->dims.n_layers) *
-                            cache_row_bytes(info->cache_dtype, (size_t)stack->dims.kv_heads,
-                                            (size_t)stack->dims.head_dim);
+    info->cache_row_bytes = count_cache_bytes(model, stack, info->cache_dtype);
     info->state_bytes = (size_t)n_states * sizeof(float) *
                         state_columns(state, state->key_heads, state->value_heads);
     info->n_retro_layers = retro->n_layers;
@@ -422,8 +313,7 @@ static void make_layers(struct model *model) {
 static enum status open_weights(struct model *model, struct weights *weights, bool packed,
                                 const struct model_options *options, struct error *e) {
     if (weights && model->family->inspect) model->family->inspect(weights, &model->spec);
-    if (split_model(model, e) || split_layers(model, e) || check_device(model, e) ||
-        model_check_cache(model, options, e))
+    if (model_split(model, e) || check_device(model, e) || model_check_cache(model, options, e))
         return e->status;
     make_layers(model);
     model->opened = true;

@@ -12,7 +12,8 @@ struct portion {
 /* Layers of one shape that run one after the other. */
 struct stack {
     struct dims dims;
-    struct portion heads, kv_heads, ffn;    /* this rank's */
+    struct portion heads, kv_heads, ffn;                /* this rank's */
+    struct portion wide_heads, wide_kv_heads, wide_ffn; /* of layers that are wide */
     struct portion state_keys, state_heads; /* its key and value heads of mixers with states */
     struct portion expert_ffn, shared_ffn;  /* its columns of each expert, and of the shared one */
     struct portion kept;  /* the layers of this rank's stage; of an encoder all or none */
@@ -33,6 +34,15 @@ struct embedding {
     struct weight word;           /* [V, d], whole on every rank */
     struct tensor position, type; /* f32 tables; data NULL without */
     struct norm_weights norm;     /* gamma NULL without */
+};
+
+/* Tables of inputs that a row's token gives each layer, of dims.layer_input columns, which are
+ * (norm(projection x / sqrt(d)) + sqrt(columns) words[token]) / sqrt(2), where x are the embedded
+ * rows, and the norm is of one layer's columns. */
+struct layer_inputs {
+    struct weight words;      /* [input_vocab, layers columns], whole on every rank */
+    struct weight projection; /* [layers columns, d] */
+    struct norm_weights norm;
 };
 
 /* The weights of a tower beside its layers (spec.h). */
@@ -61,6 +71,7 @@ struct model {
     struct comm *comm;
     struct stack stacks[STACK_COUNT];
     struct embedding embedding;
+    struct layer_inputs layer_inputs; /* without data where dims.layer_input is 0 */
     struct tower_weights tower;
     struct projector_weights projector;
     struct tensor
@@ -93,7 +104,27 @@ static inline int stack_count_states(const struct stack *stack, int first, int n
         count += stack->layers && mixer_keeps_state(stack->layers[i].spec.mixer);
     return count;
 }
-/* Those that keep keys and values. */
+/* This rank's heads of a layer's self attention. */
+struct layer_heads {
+    struct portion queries, keys;
+    int dim, rotated;
+};
+static inline struct layer_heads stack_heads(const struct stack *stack,
+                                             const struct layer_spec *spec) {
+    const struct dims *dims = &stack->dims;
+    if (spec->wide_heads)
+        return (struct layer_heads){stack->wide_heads, stack->wide_kv_heads, dims->wide_head_dim,
+                                    dims->wide_head_dim};
+    return (struct layer_heads){stack->heads, stack->kv_heads, dims->head_dim, dims->rotated};
+}
+static inline struct portion stack_ffn(const struct stack *stack, const struct layer_spec *spec) {
+    return spec->wide_mlp ? stack->wide_ffn : stack->ffn;
+}
+/* Whether the layer keeps keys and values of its own. */
+static inline bool layer_keeps_keys(const struct layer *layer) {
+    return layer->spec.mixer == MIXER_ATTENTION && !layer->spec.reuses;
+}
+/* Those with self attention. */
 static inline int stack_count_attention(const struct stack *stack, int first, int n) {
     int count = 0;
     for (int i = first; i < first + n; i++)
@@ -132,6 +163,10 @@ static inline bool model_has_stack(const struct model *model, enum stack_id id) 
 static inline bool model_writes(const struct model *model) {
     return model_has_stack(model, STACK_DECODER) && !model->spec.two_sided;
 }
+
+/* model_split.c: this rank's share of the stacks, and its layers. STATUS_INVALID where the model is
+ * too small for so many ranks, STATUS_UNSUPPORTED where it is not cut as they ask. */
+enum status model_split(struct model *model, struct error *e);
 
 /* model_options.c. Whether keys and values can be int8: they have a scale for each key head, of
  * which latents have one for all heads, and only the kernels of the CPU read them. Then a refusal

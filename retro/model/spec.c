@@ -95,6 +95,21 @@ static enum status check_experts(const struct dims *dims, struct error *e) {
         dims->experts_used, dims->hidden, LIMIT_PARTS / dims->hidden);
 }
 
+/* Of layers with wide heads. */
+static enum status check_wide(const struct dims *dims, struct error *e) {
+    if (dims->wide_head_dim == 0) return STATUS_OK;
+    if (dims->wide_kv_heads < 1 || dims->heads % dims->wide_kv_heads != 0)
+        return error_set(e, STATUS_INVALID,
+                         "config.json: %d attention heads cannot share %d key/value heads of "
+                         "layers with full attention (\"num_global_key_value_heads\")",
+                         dims->heads, dims->wide_kv_heads);
+    if (dims->wide_head_dim % 2 == 0 && dims->wide_head_dim <= ATTENTION_MAX_HEAD) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "config.json: attention heads of %d in layers with full attention "
+                     "(\"global_head_dim\"), must be even and at most %d",
+                     dims->wide_head_dim, ATTENTION_MAX_HEAD);
+}
+
 static enum status check_stack(const struct dims *dims, struct error *e) {
     if (dims->heads % dims->kv_heads != 0)
         return error_set(e, STATUS_INVALID,
@@ -119,7 +134,8 @@ static enum status check_stack(const struct dims *dims, struct error *e) {
         return error_set(e, STATUS_INVALID,
                          "config.json: %d rotary dimensions of a head of %d; must be even and fit",
                          dims->rotated, dims->head_dim);
-    if (check_experts(dims, e) || check_state(&dims->state, e)) return e->status;
+    if (check_wide(dims, e) || check_experts(dims, e) || check_state(&dims->state, e))
+        return e->status;
     return check_relative(dims, e);
 }
 

@@ -19,7 +19,7 @@
 #pragma once
 
 #include "config/json/json_table.h"
-#include "kernels/backend.h"
+#include "retro/model/dims.h"
 #include "retro/model/generation_config.h"
 #include "retro/weights/weights.h"
 
@@ -27,145 +27,6 @@ enum { MAX_LAYERS = 512 };
 
 /* A tower is a stack whose input is the patches of a picture. */
 enum stack_id { STACK_DECODER, STACK_ENCODER, STACK_TOWER, STACK_COUNT };
-
-/* The source of a stack's cross attention. */
-enum edge {
-    EDGE_NONE,
-    EDGE_NEIGHBORS, /* the encoder's output for the neighbours of the latest closed chunk */
-    EDGE_CHUNK,     /* the decoder's normed rows of that chunk */
-    EDGE_SOURCE     /* the encoder's output for the text that a session was opened with */
-};
-
-/* The tables of rotary frequencies that a stack's layers choose from. */
-enum rope_id { ROPE_GLOBAL, ROPE_LOCAL, ROPE_LONG, ROPE_COUNT };
-
-/* YaRN as config.json says it (Peng et al. 2023, arXiv 2309.00071). */
-struct rope_yarn {
-    float factor; /* 0: a table is not of this kind */
-    int original; /* length of training */
-    float beta_fast, beta_slow;
-    bool truncate; /* the ramp ends at whole pairs */
-    bool usual;    /* the attention factor is that of the factor */
-};
-
-/* Pair i of a head turns by position * inv_freq[i]. */
-struct rope_table {
-    float inv_freq[ATTENTION_MAX_HEAD / 2]; /* the first dims.rotated / 2 */
-    float base;  /* before scaling: base^(-2i / rotated), as config.json says it */
-    float scale; /* of what is rotated; 0: none, as 1. YaRN's attention factor */
-    struct rope_yarn yarn;
-};
-
-/* Norms of queries and keys, between their projection and the rotation where dims do not say else.
- */
-enum qk_norm {
-    QK_NORM_NONE,
-    QK_NORM_HEAD,
-    QK_NORM_WHOLE /* over the heads of all ranks at once */
-};
-
-/* How the rows of a layer learn of those before them: what its first branch is. */
-enum mixer {
-    MIXER_ATTENTION,
-    MIXER_DELTA,       /* a gated delta net (Yang et al. 2024, arXiv 2412.06464) */
-    MIXER_SPACE,       /* a state space (Mamba-2, Dao and Gu 2024, arXiv 2405.21060) */
-    MIXER_CONVOLUTION, /* a short convolution between two gates (LFM2) */
-    MIXER_NONE         /* rows learn nothing of others */
-};
-/* Such a layer keeps a state for each sequence, in place of keys and values. */
-static inline bool mixer_keeps_state(enum mixer mixer) {
-    return mixer != MIXER_ATTENTION && mixer != MIXER_NONE;
-}
-
-/* The shape of the layers that keep states, all of which have one mixer. Each channel is convolved
- * with the rows before it. Behind that a delta net and a state space have value heads that keep a
- * matrix [key_dim, value_dim], of which head i reads key head i / (value_heads / key_heads). A
- * convolution has no keys: its channels are value heads of one number. */
-struct state_dims {
-    enum mixer mixer;
-    int key_heads, value_heads, key_dim, value_dim;
-    int kernel; /* rows that the convolution reads, its own among them; 0: no layer keeps a state */
-    bool filter_bias;  /* the convolution has biases */
-    bool proj_bias;    /* so have the first and the last product */
-    float least, most; /* of the steps of a state space (struct delta_args) */
-    bool plain_rate;   /* the checkpoint has minus the rate of a head's decay, not its logarithm */
-};
-
-/* The shape of latent attention (DeepSeek-V2, arXiv 2405.04434, 2.1): keys and values of a row are
- * products of one short row, the latent, which is what the cache keeps, with one rotated key that
- * all heads share behind it. Queries meet latents in the latents' own space: dims.head_dim is
- * rank + rope, there is one key/value head, and values are the first `rank` columns of keys. */
-struct latent_dims {
-    int rank;               /* columns of a latent; 0: attention has whole keys and values */
-    int query_rank;         /* queries are made by way of so many columns; 0: at once */
-    int plain, rope, value; /* of a head: dims that do not turn, those that do, and its values' */
-    float epsilon;          /* of the norms of latents, whatever that of the other norms */
-};
-
-/* Rows for distances between tokens, which meet the queries and keys of every layer (struct
- * distance_scores). They are projected as a layer's own rows are, by its queries and keys. */
-struct distance_dims {
-    int span;     /* the table has twice as many rows, of distances -span .. span - 1; 0: none */
-    int farthest; /* distances up to it are told apart, by buckets where it is more than span */
-    bool buckets; /* those beyond span / 2 share rows, by their logarithms */
-    bool normed;  /* the table has a norm */
-};
-
-/* The shape of one stack; every layer of it has this shape. */
-struct dims {
-    int n_layers; /* 0: the model has no such stack */
-    int hidden, heads, kv_heads, head_dim, ffn;
-    int experts;      /* MLPs of a layer that a router chooses from; 0: no layer has them */
-    int experts_used; /* by one row */
-    bool experts_renormalised; /* the weights of a row's experts are made to sum to 1 */
-    int expert_ffn;            /* the F of each expert */
-    int shared_ffn;            /* of the expert that all rows use beside theirs; 0: none */
-    bool shared_gated;         /* which is weighed by a gate */
-    bool router_sigmoid;       /* scores of experts are sigmoids, else a softmax */
-    bool router_bias; /* experts are chosen by their scores and a bias (struct route_args) */
-    bool expert_bias; /* of the router's product, and of each expert's two */
-    int router_groups, router_groups_used; /* 0: experts stand in one group */
-    int router_group_best; /* scores that rank a group (struct route_args); 0: the best two */
-    float router_scale;    /* of the weights of a row's experts; 0: none, as 1 */
-    float router_epsilon;  /* of the sum by which these are divided */
-    enum norm_kind norm;
-    float epsilon;
-    bool zero_centered_gamma;
-    enum activation activation;
-    bool gated;
-    float gate_limit, gate_shift; /* of gated MLPs (struct gating); 0: none */
-    bool sinks;                   /* heads of self attention have sinks */
-    bool qkv_bias, proj_bias,
-        mlp_bias; /* of self attention's queries, keys and values; of attention's others; MLP's */
-    bool final_norm; /* a norm after the last layer */
-    enum qk_norm qk_norm;
-    bool qk_norm_last; /* behind the rotation, not before it */
-    bool head_gate;    /* what self attention finds is weighed by sigmoids of a fourth product */
-    struct state_dims state;
-    struct latent_dims latent;
-    struct distance_dims distances;
-    bool parallel;        /* attention and MLP of a layer read the same rows */
-    float score_scale;    /* of attention scores: 1 / sqrt(h); 1 in Hugging Face's T5 */
-    float score_cap;      /* the soft-cap of attention scores, 0: none */
-    float residual_scale; /* of each branch before it is added; 0: none, as 1 */
-    int rotated;          /* rotary dims per head, 0: no RoPE */
-    bool rope_interleaved;
-    int rope_sections; /* rotary positions of a row; 0: one */
-    uint8_t rope_section[ATTENTION_MAX_HEAD /
-                         2]; /* which of them pair i turns by; where there are several */
-    struct rope_table rope[ROPE_COUNT];
-    float query_growth;    /* of rotated queries, from this position on (struct rope_args); 0: */
-    int query_grows_after; /* none */
-    int rope_long_after;   /* sessions that may have more tokens turn by ROPE_LONG, not ROPE_GLOBAL;
-                              0: none do */
-    int buckets, max_distance; /* relative positions (docs/spec/t5-model.md 2.2); 0: none */
-    enum edge reads;           /* of the layers that have cross attention */
-};
-
-/* Columns of a head of what self attention gives its projection. */
-static inline int dims_value(const struct dims *dims) {
-    return dims->latent.rank > 0 ? dims->latent.value : dims->head_dim;
-}
 
 /* Retro only (docs/spec/retro-model.md 1). */
 struct retro_spec {
@@ -258,10 +119,15 @@ struct model_spec {
     struct end_ids ends;   /* all ids that end a text; a family with one may set eod alone */
     int start;             /* id that a decoder with EDGE_SOURCE starts from, -1: no such decoder */
     int window;            /* of the layers that have one (struct attention_args); 0: none have */
+    int chunk; /* of the layers that are `windowed`, where it stands in place of a window */
     bool windowed[MAX_LAYERS]; /* of the decoder, or of an encoder alone */
     bool two_sided; /* tokens of the decoder see those behind them: it embeds and cannot write */
     bool dense[MAX_LAYERS]; /* of the decoder: a layer with a plain MLP in a stack that has experts
                              */
+    int reuse_from; /* of the decoder: layers from this one on have no keys and values, and read
+                       those of the last one before it that has a window where they have; 0: none */
+    bool values_are_keys; /* of layers with wide heads: values are made by the product of keys */
+    int input_vocab;      /* rows of the table of what tokens give each layer */
     bool unrotated[MAX_LAYERS];    /* of the decoder: a layer without RoPE in a stack that has it */
     enum mixer mixers[MAX_LAYERS]; /* of the decoder */
     bool without_mlp[MAX_LAYERS];  /* of the decoder: a layer that is its mixer alone */
@@ -280,15 +146,22 @@ struct layer_spec {
     bool parallel;            /* attention and MLP read the same rows, and both are added to them */
     enum mask mask;           /* of self attention */
     int window;               /* keys that a token sees, its own among them; 0: all of the mask */
+    int chunk;                /* keys of runs that a token sees its own of; 0: all of the mask */
     bool rope;                /* rotates queries and keys of self attention */
     enum rope_id frequencies; /* by this table */
+    bool grows;               /* queries grow with their place, as dims say */
+    bool bare_heads;          /* queries and keys are not normed, though dims say so */
     bool relative;            /* adds the stack's relative bias to the scores of self attention */
     enum mixer mixer;         /* stands in place of self attention where it is another */
     bool latent;              /* self attention is that of latents */
-    bool without_mlp;         /* the layer is its mixer alone */
-    bool experts;             /* the MLP is one of experts, chosen row by row */
-    bool enters_bare;         /* self attention reads the rows themselves: there is no norm_in */
-    bool cross;               /* has cross attention, which reads dims.reads */
+    bool wide_heads, wide_mlp; /* of the stack's two shapes of either, it has the wide one */
+    bool values_are_keys;      /* as they leave their product: there is none of values */
+    bool reuses;               /* there are no keys and values: it reads those of layer `source` */
+    int source;
+    bool without_mlp;           /* the layer is its mixer alone */
+    bool experts;               /* the MLP is one of experts, chosen row by row */
+    bool enters_bare;           /* self attention reads the rows themselves: there is no norm_in */
+    bool cross;                 /* has cross attention, which reads dims.reads */
     bool cross_residual_normed; /* the residual of cross attention is the normed stream */
 };
 
@@ -307,12 +180,13 @@ struct expert_projections {
 };
 
 /* Self attention is one product: rows Q [H h], K [G h], V [G h], and with dims.head_gate the gate's
- * [H h]. cross_kv likewise K, V. Gated fc1: gate [F], up [F]. Latent attention has, in place of
- * qkv, the product that makes latents, [rank + rope, d]; one for queries, rows plain, rope of each
- * head, and before it one to their own short rows where it has those; and for each head what takes
- * a query to the latents, [rank, plain], and a mixture of latents to a value, [value, rank]. A
- * layer with experts has, in place of fc1 and fc2, the router [experts, d], those of each expert,
- * and the shared expert's with its gate [1, d] where there is one that is weighed.
+ * [H h]. Where values are keys it is Q, K, and where keys and values are another layer's it is Q.
+ * cross_kv likewise K, V. Gated fc1: gate [F], up [F]. Latent attention has, in place of qkv, the
+ * product that makes latents, [rank + rope, d]; one for queries, rows plain, rope of each head, and
+ * before it one to their own short rows where it has those; and for each head what takes a query to
+ * the latents, [rank, plain], and a mixture of latents to a value, [value, rank]. A layer with
+ * experts has, in place of fc1 and fc2, the router [experts, d], those of each expert, and the
+ * shared expert's with its gate [1, d] where there is one that is weighed.
  *
  * The first product of a mixer that keeps a state is rows Q, K of its key heads, V, Z of its value
  * heads in a delta net, whose second product has two rows for each value head: how much is written,
@@ -326,6 +200,10 @@ struct expert_projections {
 struct layer {
     struct layer_spec spec;
     struct norm_weights norm_in, norm_cross, norm_mlp, norm_attention, norm_out, norm_q, norm_k;
+    /* Of dims.layer_input: [layer_input, d], [d, layer_input], and a norm behind them. */
+    struct weight input_gate, input_proj;
+    struct norm_weights norm_input;
+    struct tensor scale; /* [1, 1], of dims.layer_scaled; data NULL without */
     struct projection qkv, proj, cross_q, cross_kv, cross_proj, fc1, fc2, shared_fc1, shared_fc2;
     struct projection router;
     struct weight shared_gate;
@@ -431,6 +309,7 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_qwen3, family_phi3, family_olmo2, family_olmo3, family_glm, family_glm4, family_seed_oss,
     family_ernie_moe, family_glm4_moe, family_minimax_m2, family_gpt_oss, family_ernie,
     family_cohere2, family_ministral3, family_hunyuan_dense, family_gemma2, family_gemma3_text,
+   
     family_gpt_neox, family_starcoder2, family_mixtral, family_qwen2_moe, family_qwen3_moe,
     family_roberta, family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit,
     family_radio_vit, family_radio_hub, family_projector, family_llava_mcore, family_clip_vision,

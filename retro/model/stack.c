@@ -1,18 +1,19 @@
 /* retro/model/stack.c: scratch rows, embedding and norm of a stack. See stack.h. */
 #include "retro/model/stack.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { SCRATCH_PARTS = 17 };
+enum { SCRATCH_PARTS = 20 };
 
 /* All parts, in one order. */
 static void list_parts(struct scratch *scratch, struct tensor *parts[SCRATCH_PARTS]) {
-    struct tensor *all[SCRATCH_PARTS] = {&scratch->x,        &scratch->normed,  &scratch->branch,
-                                         &scratch->qkv,      &scratch->mixed,   &scratch->wide,
-                                         &scratch->gated,    &scratch->squares, &scratch->choices,
-                                         &scratch->routes,   &scratch->few,     &scratch->shared,
-                                         &scratch->parts,    &scratch->gates,   &scratch->channels,
-                                         &scratch->by_query, &scratch->by_key};
+    struct tensor *all[SCRATCH_PARTS] = {
+        &scratch->x,       &scratch->normed, &scratch->branch,   &scratch->qkv,
+        &scratch->mixed,   &scratch->wide,   &scratch->gated,    &scratch->squares,
+        &scratch->choices, &scratch->routes, &scratch->few,      &scratch->shared,
+        &scratch->parts,   &scratch->gates,  &scratch->channels, &scratch->by_query,
+        &scratch->by_key,  &scratch->inputs, &scratch->words,    &scratch->input};
     memcpy(parts, all, sizeof all);
 }
 
@@ -50,7 +51,17 @@ struct latent_columns stack_latent_columns(const struct stack *stack) {
 
 /* The largest F of the stack's MLPs. */
 static int widest_ffn(const struct stack *stack) {
-    return max_int(stack->ffn.n, max_int(stack->expert_ffn.n, stack->shared_ffn.n));
+    return max_int(max_int(stack->ffn.n, stack->wide_ffn.n),
+                   max_int(stack->expert_ffn.n, stack->shared_ffn.n));
+}
+
+/* The most columns of queries, keys and values, and of queries. */
+static int widest_heads(const struct stack *stack, bool wide, int *queries) {
+    const struct layer_spec spec = {.wide_heads = wide};
+    struct layer_heads heads = stack_heads(stack, &spec);
+    int q = heads.queries.n * heads.dim;
+    *queries = max_int(*queries, q);
+    return (stack->dims.head_gate ? 2 : 1) * q + 2 * heads.keys.n * heads.dim;
 }
 
 /* Columns of the parts. */
@@ -60,8 +71,9 @@ static void count_columns(const struct stack *stack, int cols[SCRATCH_PARTS]) {
     const struct latent_columns latent = stack_latent_columns(stack);
     bool heads = dims->state.mixer != MIXER_CONVOLUTION;
     bool experts = dims->experts > 0, shared = dims->shared_ffn > 0;
-    int q = stack->heads.n * dims->head_dim, k = stack->kv_heads.n * dims->head_dim;
-    int product = dims->latent.rank > 0 ? latent.all : (dims->head_gate ? 2 : 1) * q + 2 * k;
+    int q = 0, heads_product = widest_heads(stack, false, &q);
+    heads_product = max_int(heads_product, widest_heads(stack, true, &q));
+    int product = dims->latent.rank > 0 ? latent.all : heads_product;
     cols[0] = cols[1] = cols[2] = dims->hidden;
     cols[3] = max_int(product, mixer.product);
     cols[4] = max_int(q, mixer.values);
@@ -76,6 +88,8 @@ static void count_columns(const struct stack *stack, int cols[SCRATCH_PARTS]) {
     cols[13] = dims->state.mixer == MIXER_DELTA ? mixer.gates : 0;
     cols[14] = heads ? mixer.channels : 0;
     cols[15] = cols[16] = 2 * dims->distances.span * stack->heads.n;
+    cols[17] = cols[18] = dims->n_layers * dims->layer_input;
+    cols[19] = dims->layer_input;
 }
 
 enum status scratch_measure(const struct stack *stack, int max_rows, size_t *bytes,
@@ -147,4 +161,28 @@ void stack_embed(const struct model *model, const struct stack *stack, struct te
                                        .positions = positions,
                                        .scale = model->spec.embedding_scale});
     if (table->norm.gamma) stack_norm(model, stack, x, x, &table->norm);
+}
+
+void stack_layer_inputs(const struct model *model, const struct stack *stack,
+                        const struct scratch *scratch, const int32_t *ids) {
+    const struct dims *dims = &stack->dims;
+    const struct layer_inputs *tables = &model->layer_inputs;
+    struct backend *backend = model->backend;
+    struct tensor inputs = scratch->inputs, words = scratch->words;
+    backend_embed(backend, &(struct embed_args){.y = words,
+                                                .word = &tables->words,
+                                                .ids = ids,
+                                                .scale = sqrtf((float)dims->layer_input)});
+    backend_linear(backend, &(struct linear_args){
+                                .y = inputs, .x = scratch->x, .weight = &tables->projection});
+    backend_scale(backend,
+                  &(struct scale_args){.x = inputs, .factor = 1 / sqrtf((float)dims->hidden)});
+    backend_norm(backend, &(struct norm_args){.y = inputs,
+                                              .x = inputs,
+                                              .gamma = tables->norm.gamma,
+                                              .epsilon = dims->epsilon,
+                                              .kind = dims->norm,
+                                              .heads = dims->n_layers});
+    backend_add(backend, &(struct add_args){.y = inputs, .a = inputs, .b = words});
+    backend_scale(backend, &(struct scale_args){.x = inputs, .factor = sqrtf(0.5f)});
 }

@@ -21,6 +21,10 @@ struct scratch {
     struct tensor branch; /* [rows, d]            a branch before it is added */
     struct tensor by_query, by_key; /* [rows, H 2 span] of struct distance_scores; without columns
                                        where distances add nothing */
+    struct tensor inputs, words;    /* [rows, layers layer_input] of struct layer_inputs: what they
+                                       give, and what tokens give them; without columns where there
+                                       are none */
+    struct tensor input;            /* [rows, layer_input], of one layer */
     struct tensor squares; /* [rows, 2]           of queries and keys where a norm covers all heads;
                               [rows, 1] of a state space's values */
     /* Of layers with experts (struct experts_args); without columns where there are none. */
@@ -66,3 +70,6 @@ void stack_norm(const struct model *model, const struct stack *stack, struct ten
  * (docs/spec/retro-model.md 2). */
 void stack_embed(const struct model *model, const struct stack *stack, struct tensor x,
                  const int32_t *ids, const int32_t *positions);
+/* scratch.inputs of the embedded rows in scratch.x, where the stack's layers have inputs. */
+void stack_layer_inputs(const struct model *model, const struct stack *stack,
+                        const struct scratch *scratch, const int32_t *ids);

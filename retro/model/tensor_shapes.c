@@ -16,6 +16,12 @@ static const struct place_shape layer_shapes[] = {
     {offsetof(struct layer, cross_proj), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_HEADS, SPLIT_COLS},
     {offsetof(struct layer, fc1), KIND_PROJECTION, EXTENT_FC1, EXTENT_HIDDEN, SPLIT_ROWS},
     {offsetof(struct layer, fc2), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_FFN, SPLIT_COLS},
+    {offsetof(struct layer, input_gate), KIND_MATRIX, EXTENT_LAYER_INPUT, EXTENT_HIDDEN,
+     SPLIT_COPY},
+    {offsetof(struct layer, input_proj), KIND_MATRIX, EXTENT_HIDDEN, EXTENT_LAYER_INPUT,
+     SPLIT_COPY},
+    {offsetof(struct layer, norm_input), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, scale), KIND_TABLE, EXTENT_ONE, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct layer, router), KIND_PROJECTION, EXTENT_EXPERTS, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct layer, router_bias), KIND_TABLE, EXTENT_ONE, EXTENT_EXPERTS, SPLIT_COPY},
     {offsetof(struct layer, expert_fc1), KIND_EXPERTS, EXTENT_EXPERT_FC1, EXTENT_HIDDEN,
@@ -59,6 +65,12 @@ static const struct place_shape layer_shapes[] = {
 /* The word table is whole on every rank, because it embeds; the output matrix is split by rows. */
 static const struct place_shape outer_shapes[] = {
     {offsetof(struct model, embedding.word), KIND_MATRIX, EXTENT_VOCAB, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, layer_inputs.words), KIND_MATRIX, EXTENT_INPUT_VOCAB,
+     EXTENT_LAYER_INPUTS, SPLIT_COPY},
+    {offsetof(struct model, layer_inputs.projection), KIND_MATRIX, EXTENT_LAYER_INPUTS,
+     EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, layer_inputs.norm), KIND_NORM, EXTENT_LAYER_INPUT, EXTENT_ONE,
+     SPLIT_COPY},
     {offsetof(struct model, embedding.position), KIND_TABLE, EXTENT_POSITIONS, EXTENT_HIDDEN,
      SPLIT_COPY},
     {offsetof(struct model, embedding.type), KIND_TABLE, EXTENT_TYPES, EXTENT_HIDDEN, SPLIT_COPY},
@@ -228,6 +240,9 @@ static int extent_size(const struct model *model, const struct dims *dims, enum 
         case EXTENT_PROJECTOR_FFN: return model->spec.projector.ffn;
         case EXTENT_PROJECTOR_OUT: return model->spec.projector.out;
         case EXTENT_JOINT: return model->spec.joint;
+        case EXTENT_LAYER_INPUT: return dims->layer_input;
+        case EXTENT_LAYER_INPUTS: return dims->n_layers * dims->layer_input;
+        case EXTENT_INPUT_VOCAB: return model->spec.input_vocab;
         default: return latent_size(dims, extent);
     }
 }
@@ -313,13 +328,37 @@ static int units_of(const struct dims *dims, const struct share *share) {
     return dims->head_dim > 0 ? share->blocks[last] / dims->head_dim : 0;
 }
 
+/* The stack as if all of its layers had the shape of this one. */
+static struct stack shape_layer(const struct stack *stack, const struct layer_spec *layer) {
+    struct stack shaped = *stack;
+    struct layer_heads heads = stack_heads(stack, layer);
+    if (layer->wide_heads) shaped.dims.kv_heads = stack->dims.wide_kv_heads;
+    if (layer->wide_mlp) shaped.dims.ffn = stack->dims.wide_ffn;
+    shaped.dims.head_dim = heads.dim;
+    shaped.heads = heads.queries;
+    shaped.kv_heads = heads.keys;
+    shaped.ffn = stack_ffn(stack, layer);
+    return shaped;
+}
+
+/* Blocks of the first product of self attention that the layer has not. */
+static void drop_blocks(struct share *share, const struct layer_spec *layer) {
+    int n = layer->reuses ? 1 : layer->values_are_keys ? 2 : share->n_blocks;
+    while (share->n_blocks > n) {
+        share->n_blocks--;
+        share->whole_rows -= share->blocks[share->n_blocks];
+    }
+}
+
 struct share share_make(const struct model *model, enum stack_id stack,
-                        const struct place_shape *shape) {
-    const struct stack *of = &model->stacks[stack];
+                        const struct layer_spec *layer, const struct place_shape *shape) {
+    const struct stack *whole = &model->stacks[stack];
+    const struct stack shaped = layer ? shape_layer(whole, layer) : *whole, *of = &shaped;
     const struct dims *dims = &of->dims;
     struct share share = {.whole_rows = extent_size(model, dims, shape->out)};
     share.n_blocks = count_blocks(model, dims, shape->out, share.blocks);
     share.whole_cols = share.cols = extent_size(model, dims, shape->in);
+    if (layer && shape->out == EXTENT_QKV) drop_blocks(&share, layer);
     bool delta = shape->out == EXTENT_STATE_IN || shape->out == EXTENT_STATE_GATES;
     share.head = dims->head_dim;
     share.units = delta ? dims->state.key_heads : units_of(dims, &share);

@@ -36,6 +36,9 @@ enum extent {
     EXTENT_PROJECTOR_FFN,
     EXTENT_PROJECTOR_OUT,
     EXTENT_JOINT,
+    EXTENT_LAYER_INPUT,
+    EXTENT_LAYER_INPUTS,
+    EXTENT_INPUT_VOCAB,
     EXTENT_LATENT_IN,
     EXTENT_LATENT_RANK,
     EXTENT_LATENT_QUERY_RANK,
@@ -81,6 +84,8 @@ struct place_shape {
 const struct place_shape *layer_shape(size_t place);
 const struct place_shape *outer_shape(size_t place);
 
-/* This rank's share of a place whose dims are the stack's. */
+/* This rank's share of a place whose dims are the stack's, or those of a layer; NULL: it is in
+ * none.
+ */
 struct share share_make(const struct model *model, enum stack_id stack,
-                        const struct place_shape *shape);
+                        const struct layer_spec *layer, const struct place_shape *shape);

@@ -162,7 +162,8 @@ static enum status visit_row(const struct tensor_walk *walk, struct place place,
     const struct tensor_row *row = &place.rows->rows[place.row];
     char *at = (char *)base + shape->place;
     bool bias = has_bias(model, &model->stacks[place.stack].dims, row, shape, absent);
-    place.share = share_make(model, place.stack, shape);
+    const struct layer *layer = place.outer ? NULL : base;
+    place.share = share_make(model, place.stack, layer ? &layer->spec : NULL, shape);
 
     switch (shape->kind) {
         case KIND_MATRIX: return visit_one(walk, &place, PLACE_MATRIX, false, at);
@@ -231,6 +232,9 @@ static bool outer_needed(const struct model *model, const struct place_shape *sh
         return dims->distances.normed;
     if (in_stack(shape->place, stack)) return dims->final_norm;
     if (shape->out == EXTENT_POSITIONS) return model->spec.learned_positions;
+    if (shape->out == EXTENT_INPUT_VOCAB || shape->out == EXTENT_LAYER_INPUTS ||
+        shape->out == EXTENT_LAYER_INPUT)
+        return dims->layer_input > 0;
     if (shape->out == EXTENT_TYPES) return model->spec.type_vocab > 0;
     if (shape->place == offsetof(struct model, output))
         return model_writes(model) && !model->rows_only;
@@ -264,7 +268,7 @@ static enum status visit_output(const struct tensor_walk *walk, struct place pla
     struct model *model = walk->model;
     bool bias = has_bias(model, &model->stacks[place.stack].dims, &place.rows->rows[place.row],
                          shape, absent);
-    place.share = share_make(model, place.stack, shape);
+    place.share = share_make(model, place.stack, NULL, shape);
     if (model->spec.tied && model->comm->size > 1) {
         struct place cut = place;
         cut.row = 0; /* of every family: the word table */

@@ -136,7 +136,7 @@ static void check_norm_heads(int rows, int heads, int head_dim, int gap) {
         struct norm_args a = {
             .y = i ? y.device : y.host, .x = i ? x.device : x.host, .epsilon = 1e-6f};
         a.kind = NORM_RMS;
-        a.gamma = i ? gamma.device.data : gamma.host.data;
+        if (heads != 2) a.gamma = i ? gamma.device.data : gamma.host.data;
         a.heads = heads;
         a.each_head = heads % 2 == 1;
         backend_norm(backend, &a);
@@ -182,6 +182,27 @@ static void test_softcap(void **state) {
     for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
         for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
             check_softcap(row_counts[r], widths[w], (int)(w % 2) * 4);
+}
+
+static void check_scale(int rows, int cols, int gap, bool by) {
+    if (!chosen()) return;
+    struct both x = both_random(DTYPE_F32, rows, cols, gap), number = both_vector(1);
+    struct scale_args args = {.x = x.host, .factor = -0.3f};
+    if (by) args.by = number.host.data;
+    backend_scale(reference, &args);
+    args.x = x.device;
+    if (by) args.by = number.device.data;
+    backend_scale(device, &args);
+    assert_both(x, 0, "scale");
+    both_free(x);
+    both_free(number);
+}
+
+static void test_scale(void **state) {
+    (void)state;
+    for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
+        for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
+            check_scale(row_counts[r], widths[w], (int)(w % 2) * 4, r % 2);
 }
 
 static void check_add(int rows, int cols, bool bias, bool scale, int target) {
@@ -851,6 +872,7 @@ int main(int argc, char **argv) {
         TEST(test_norm),
         TEST(test_norm_heads),
         TEST(test_softcap),
+        TEST(test_scale),
         TEST(test_add),
         TEST(test_add_and_norm),
         TEST(test_glu),

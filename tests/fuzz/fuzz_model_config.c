@@ -11,13 +11,20 @@ static void check_stack(const struct family *f, const struct model_spec *s, enum
           d->heads % d->kv_heads == 0);
     CHECK(d->head_dim > 0 && d->head_dim <= ATTENTION_MAX_HEAD && d->rotated >= 0 &&
           d->rotated <= d->head_dim);
+    CHECK(d->wide_head_dim >= 0 && d->wide_head_dim % 2 == 0 &&
+          d->wide_head_dim <= ATTENTION_MAX_HEAD);
+    CHECK(d->wide_head_dim == 0 || (d->wide_kv_heads > 0 && d->heads % d->wide_kv_heads == 0));
+    CHECK(d->layer_input == 0 || s->input_vocab >= s->vocab);
     CHECK(d->rotated % 2 == 0 && d->epsilon > 0 && d->hidden > 0 && d->ffn > 0);
     for (int i = 0; i < d->rotated / 2; i++)
         CHECK(d->rope_sections == 0 || d->rope_section[i] < d->rope_sections);
     for (int i = 0; i < d->n_layers; i++) {
         const struct family *of = s->parts[id].family ? s->parts[id].family : f;
         struct layer_spec l = of->layer(s, id, i);
-        CHECK(l.window >= 0 && (int)l.frequencies < ROPE_COUNT);
+        CHECK(l.window >= 0 && l.chunk >= 0 && (int)l.frequencies < ROPE_COUNT);
+        CHECK(!l.reuses || (l.source >= 0 && l.source < i && !of->layer(s, id, l.source).reuses));
+        CHECK(!l.wide_heads || d->wide_head_dim > 0);
+        CHECK(!l.wide_mlp || d->wide_ffn > 0);
     }
 }
 

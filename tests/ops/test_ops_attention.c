@@ -9,8 +9,9 @@ enum { DTYPES = ARRAY_COUNT(dtypes) };
 static bool key_seen(const struct attention_args *a, const struct attention_span *span, int query,
                      int key) {
     int stands = span->k_count - span->q_count + query;
-    bool near = a->window == 0 || abs(key - stands) < a->window;
-    return near && (a->mask == MASK_NONE || key <= stands);
+    bool near = a->window == 0 || abs(key - stands) < a->window,
+         same = a->chunk == 0 || key / a->chunk == stands / a->chunk;
+    return near && same && (a->mask == MASK_NONE || key <= stands);
 }
 
 static int key_row(const struct attention_args *a, const struct attention_span *span, int key) {
@@ -320,15 +321,21 @@ struct attention_way {
     float softcap;
     enum mask mask;
     float sinks; /* the size of the heads' sinks; 0: none */
+    int chunk;
 };
 
 static const struct attention_way ways[] = {
-    {0, 20, 0, MASK_NONE, 0},        {0, 3, 0, MASK_CAUSAL, 0},     {0, 0, 0, MASK_NONE, 0},
-    {0, -1, 2, MASK_NONE, 0},        {0, -1, 0.5f, MASK_CAUSAL, 0}, {1, -1, 0, MASK_CAUSAL, 0},
-    {33, -1, 0, MASK_CAUSAL, 0},     {128, -1, 0, MASK_CAUSAL, 0},  {200, 150, 4, MASK_CAUSAL, 0},
-    {1 << 30, 7, 9, MASK_CAUSAL, 0}, {0, -1, 0, MASK_CAUSAL, 0},    {0, -1, 0, MASK_CAUSAL, 2},
-    {33, -1, 0, MASK_CAUSAL, 5},     {0, 20, 3, MASK_NONE, 1},      {128, -1, 0, MASK_CAUSAL, 80},
-    {1, -1, 0, MASK_NONE, 0},        {33, 20, 2, MASK_NONE, 0},     {129, -1, 0, MASK_NONE, 3},
+    {0, 20, 0, MASK_NONE, 0, 0},      {0, 3, 0, MASK_CAUSAL, 0, 0},
+    {0, 0, 0, MASK_NONE, 0, 0},       {0, -1, 2, MASK_NONE, 0, 0},
+    {0, -1, 0.5f, MASK_CAUSAL, 0, 0}, {1, -1, 0, MASK_CAUSAL, 0, 0},
+    {33, -1, 0, MASK_CAUSAL, 0, 0},   {128, -1, 0, MASK_CAUSAL, 0, 0},
+    {200, 150, 4, MASK_CAUSAL, 0, 0}, {1 << 30, 7, 9, MASK_CAUSAL, 0, 0},
+    {0, -1, 0, MASK_CAUSAL, 0, 0},    {0, -1, 0, MASK_CAUSAL, 2, 0},
+    {33, -1, 0, MASK_CAUSAL, 5, 0},   {0, 20, 3, MASK_NONE, 1, 0},
+    {128, -1, 0, MASK_CAUSAL, 80, 0}, {1, -1, 0, MASK_NONE, 0, 0},
+    {33, 20, 2, MASK_NONE, 0, 0},     {129, -1, 0, MASK_NONE, 3, 0},
+    {0, -1, 0, MASK_CAUSAL, 0, 1},    {0, -1, 0, MASK_CAUSAL, 0, 30},
+    {0, -1, 2, MASK_CAUSAL, 3, 128},  {0, 9, 0, MASK_CAUSAL, 0, 200},
 };
 
 /* Adds what the way gives to random attention over the mixed spans. */
@@ -339,6 +346,7 @@ static struct attention_args attention_in_way(enum dtype dtype, const int heads[
     a.n_spans = (int)ARRAY_COUNT(mixed_spans);
     a.mask = way->mask;
     a.window = way->window;
+    a.chunk = way->chunk;
     a.softcap = way->softcap;
     if (way->sinks > 0) {
         float *sinks = xcalloc((size_t)heads[0], sizeof *sinks);
@@ -484,6 +492,7 @@ static void test_attention_ways_threads(void **state) {
         struct attention_args a = random_attention(DTYPE_F16, (const int[]){8, 2, 40}, 33, 1600);
         a.mask = ways[w].mask;
         a.window = ways[w].window;
+        a.chunk = ways[w].chunk;
         a.softcap = ways[w].softcap;
         if (ways[w].reach >= 0) a.bias = random_tensor(DTYPE_F32, 8, 2 * ways[w].reach + 1, 0);
         for (int n = 1; n <= 3; n += 2) {

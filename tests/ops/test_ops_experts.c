@@ -223,18 +223,20 @@ static void mixture_close(struct mixture *m, struct backend *b) {
     }
 }
 
-/* out += weight * expert(row of x). */
+/* out += weight * expert(row of x), or expert(weight * row). */
 static void add_expert(const struct mixture *m, const struct experts_args *args, int row,
                        int expert, double weight, double out[HIDDEN]) {
     const struct gating *gating = &args->gating;
     double limit = gating->limit > 0 ? (double)gating->limit : INFINITY,
-           slope = gating->activation == ACTIVATION_QUICK_GELU ? 1.702 : 1;
+           slope = gating->activation == ACTIVATION_QUICK_GELU ? 1.702 : 1,
+           given = args->weighs_inputs ? weight : 1;
+    if (args->weighs_inputs) weight = 1;
     for (int j = 0; args->bias2 && j < HIDDEN; j++) out[j] += weight * m->bias2[expert][j];
     for (int f = 0; f < FFN; f++) {
         double gate = args->bias1 ? m->bias1[expert][f] : 0,
                up = args->bias1 ? m->bias1[expert][FFN + f] : 0;
         for (int j = 0; j < HIDDEN; j++) {
-            double x = tensor_get(m->args.x, row, j);
+            double x = given * tensor_get(m->args.x, row, j);
             gate += x * m->wide1[expert][f * HIDDEN + j];
             up += x * m->wide1[expert][(FFN + f) * HIDDEN + j];
         }
@@ -248,8 +250,9 @@ static void add_expert(const struct mixture *m, const struct experts_args *args,
 static void experts_sum(struct backend *b) {
     struct mixture m;
     mixture_open(&m, b, DTYPE_F32);
-    for (int with = 0; with < 4; with++) {
+    for (int with = 0; with < 5; with++) {
         struct experts_args a = m.args;
+        a.weighs_inputs = with == 4;
         if (with == 0) a.shared = (struct tensor){0};
         if (with != 1) a.gate = (struct tensor){0};
         if (with == 3) {

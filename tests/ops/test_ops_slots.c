@@ -83,8 +83,27 @@ static void norm_parts(struct backend *b) {
     free(gamma);
 }
 
+/* No gamma is a gamma of ones. */
+static void norm_bare(struct backend *b) {
+    enum { HEADS = 3, H = 21 };
+    struct tensor x = random_tensor(DTYPE_F32, ROWS, HEADS * H, 2),
+                  y = padded_tensor(DTYPE_F32, ROWS, HEADS * H, 1);
+    float ones[H];
+    for (int i = 0; i < H; i++) ones[i] = 1;
+    struct norm_args a = {.y = y, .x = x, .epsilon = 1e-6f, .kind = NORM_RMS, .heads = HEADS};
+    backend_norm(b, &a);
+    assert_gaps_untouched(y);
+    a.y = x;
+    a.gamma = ones;
+    backend_norm(b, &a);
+    for (int i = 0; i < ROWS; i++) assert_rows_equal(x, i, y, i);
+    free(x.data);
+    free(y.data);
+}
+
 static void test_norms(void **state) {
     (void)state;
+    for_each_variant(norm_bare, 2);
     for_each_variant(norm_heads, 2);
     for_each_variant(norm_parts, 2);
 }
@@ -109,6 +128,35 @@ static void softcap_sizes(struct backend *b) {
         free(x.data);
         free(y.data);
     }
+}
+
+static void scale_sizes(struct backend *b) {
+    static const int sizes[] = {0, 1, 15, 33, 513};
+    static const float factors[] = {-1.5f, 0, 0.3f};
+    for (size_t s = 0; s < ARRAY_COUNT(sizes) * 2 * ARRAY_COUNT(factors); s++) {
+        int cols = sizes[s / (2 * ARRAY_COUNT(factors))];
+        float factor = factors[s % ARRAY_COUNT(factors)], number = -0.7f;
+        bool with = s / ARRAY_COUNT(factors) % 2;
+        struct tensor x = random_tensor(DTYPE_F32, ROWS, cols, 2),
+                      y = padded_tensor(DTYPE_F32, ROWS, cols, 0);
+        for (int i = 0; i < ROWS; i++)
+            for (int j = 0; j < cols; j++) tensor_set(y, i, j, tensor_get(x, i, j));
+        backend_scale(b,
+                      &(struct scale_args){.x = x, .factor = factor, .by = with ? &number : NULL});
+        for (int i = 0; i < ROWS; i++)
+            for (int j = 0; j < cols; j++) {
+                float expected = tensor_get(y, i, j) * (with ? factor * number : factor);
+                assert_true(tensor_get(x, i, j) == expected);
+            }
+        assert_gaps_untouched(x);
+        free(x.data);
+        free(y.data);
+    }
+}
+
+static void test_scale(void **state) {
+    (void)state;
+    for_each_variant(scale_sizes, 2);
 }
 
 static void test_softcap(void **state) {
@@ -200,7 +248,7 @@ static void rope_scale(struct backend *b) {
 }
 
 /* Rows far away are scaled by their place, in steps. */
-static void rope_growth(struct backend *b) {
+static void check_growth(struct backend *b, int ahead) {
     enum { HEAD = 8, AFTER = 40 };
     static const float inv_freq[] = {1, 0.3f, 0.1f, 0.01f};
     int32_t positions[ROWS];
@@ -216,15 +264,21 @@ static void rope_growth(struct backend *b) {
     a.x = x;
     a.growth = 0.5f;
     a.grows_after = AFTER;
+    a.grows_ahead = ahead;
     backend_rope(b, &a);
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < HEAD; j++) {
-            double scale = 1 + 0.5 * log(1 + floor(positions[i] / (double)AFTER));
+            double scale = 1 + 0.5 * log(1 + floor((positions[i] + ahead) / (double)AFTER));
             double expected = scale * tensor_get(plain, i, j);
             assert_true(fabs(tensor_get(x, i, j) - expected) <= 2e-6);
         }
     free(x.data);
     free(plain.data);
+}
+
+static void rope_growth(struct backend *b) {
+    check_growth(b, 0);
+    check_growth(b, 1);
 }
 
 static void test_scales(void **state) {
@@ -237,6 +291,6 @@ static void test_scales(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_norms), cmocka_unit_test(test_softcap),
-                                       cmocka_unit_test(test_scales)};
+                                       cmocka_unit_test(test_scale), cmocka_unit_test(test_scales)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,22 +8,54 @@ static bool encodes(const struct model *model) {
     return model->encodes >= 0 && model->comm->stage == model->encodes;
 }
 
-/* This rank's layers that have attention. */
-static int count_layers(const struct kv_cache *cache) {
+static const struct layer *layer_of(const struct kv_cache *cache, int i) {
+    return &model_decoder(cache->model)->layers[i];
+}
+
+/* A part's columns and its type, of a layer that keeps keys. */
+static struct tensor shape_part(const struct kv_cache *cache, enum kv_cache_part part, int i) {
     const struct stack *stack = model_decoder(cache->model);
-    return stack_count_attention(stack, stack->kept.first, stack->kept.n);
+    const struct layer_heads heads = stack_heads(stack, &layer_of(cache, i)->spec);
+    int rows = cache->n_blocks * ATTENTION_BLOCK;
+    bool scales = part == KV_CACHE_KEY_SCALES || part == KV_CACHE_VALUE_SCALES;
+    if (scales) return tensor_make(NULL, DTYPE_BF16, rows, heads.keys.n);
+    return tensor_make(NULL, cache->dtype, rows, heads.keys.n * heads.dim);
+}
+
+static size_t row_bytes(const struct tensor *part) {
+    return (size_t)part->cols * dtype_bytes(part->dtype);
+}
+
+static int last_layer(const struct kv_cache *cache) {
+    const struct portion *kept = &model_decoder(cache->model)->kept;
+    return kept->first + kept->n;
+}
+
+/* Bytes of a row of a part, of all of this rank's layers. */
+static size_t count_row_bytes(const struct kv_cache *cache, enum kv_cache_part part) {
+    size_t bytes = 0;
+    for (int i = model_decoder(cache->model)->kept.first; i < last_layer(cache); i++) {
+        if (!layer_keeps_keys(layer_of(cache, i))) continue;
+        struct tensor shape = shape_part(cache, part, i);
+        bytes += row_bytes(&shape);
+    }
+    return bytes;
+}
+
+int kv_cache_parts(const struct kv_cache *cache) {
+    return cache->dtype == DTYPE_INT8 ? (int)KV_CACHE_PARTS
+                                      : stack_cache_parts(model_decoder(cache->model));
 }
 
 enum status kv_cache_measure(struct kv_cache *cache, const struct model *model, int n_blocks,
                              enum dtype dtype, struct error *e) {
-    *cache = (struct kv_cache){.model = model, .n_blocks = n_blocks};
+    *cache = (struct kv_cache){.model = model, .n_blocks = n_blocks, .dtype = dtype};
     const struct stack *stack = model_decoder(cache->model);
-    int rows = n_blocks * ATTENTION_BLOCK, cols = stack->kv_heads.n * stack->dims.head_dim;
+    int rows = n_blocks * ATTENTION_BLOCK;
+    size_t row = 0;
     CHECK(dtype != DTYPE_INT8 || stack_cache_parts(stack) > 1);
-    size_t row = (size_t)stack_cache_parts(stack) * (size_t)count_layers(cache) *
-                 cache_row_bytes(dtype, (size_t)stack->kv_heads.n, (size_t)stack->dims.head_dim);
-    cache->k = cache->v = tensor_make(NULL, dtype, rows, cols);
-    cache->k_scales = cache->v_scales = tensor_make(NULL, DTYPE_BF16, rows, stack->kv_heads.n);
+    for (int part = 0; part < kv_cache_parts(cache); part++)
+        row += count_row_bytes(cache, (enum kv_cache_part)part);
     cache->normed = tensor_make(NULL, DTYPE_F32, rows, stack->dims.hidden);
     size_t normed = encodes(model) ? (size_t)stack->dims.hidden * sizeof(float) : 0;
     cache->normed_bytes = (size_t)rows * normed;
@@ -31,36 +63,26 @@ enum status kv_cache_measure(struct kv_cache *cache, const struct model *model, 
     return error_set(e, STATUS_NO_MEMORY, "key/value cache does not fit the address space");
 }
 
-static size_t layer_bytes(const struct tensor *part) {
-    return (size_t)part->rows * (size_t)part->cols * dtype_bytes(part->dtype);
+static struct tensor *part_of(const struct kv_cache *cache, enum kv_cache_part part, int layer) {
+    return &cache->layers[layer * (int)KV_CACHE_PARTS + (int)part];
 }
 
-/* Where a part of all layers is, and what comes behind it. */
-static char *place_part(const struct kv_cache *cache, struct tensor *part, char *at) {
-    part->data = at;
-    return at + (size_t)count_layers(cache) * layer_bytes(part);
-}
-
+/* A part of all layers lies together. */
 static void place_parts(struct kv_cache *cache) {
-    char *at = place_part(cache, &cache->k, cache->memory);
-    if (stack_cache_parts(model_decoder(cache->model)) > 1)
-        at = place_part(cache, &cache->v, at);
-    else
-        cache->v.data = cache->k.data;
-    if (cache->k.dtype == DTYPE_INT8) {
-        at = place_part(cache, &cache->k_scales, at);
-        at = place_part(cache, &cache->v_scales, at);
-    }
+    const struct stack *stack = model_decoder(cache->model);
+    char *at = cache->memory;
+    int n_parts = kv_cache_parts(cache), n_layers = stack->dims.n_layers;
+    cache->layers = xcalloc((size_t)n_layers * KV_CACHE_PARTS, sizeof *cache->layers);
+    for (int part = 0; part < n_parts; part++)
+        for (int i = stack->kept.first; i < last_layer(cache); i++) {
+            if (!layer_keeps_keys(layer_of(cache, i))) continue;
+            struct tensor *placed = part_of(cache, (enum kv_cache_part)part, i);
+            *placed = shape_part(cache, (enum kv_cache_part)part, i);
+            placed->data = at;
+            at += (size_t)placed->rows * row_bytes(placed);
+            if (n_parts == 1) *part_of(cache, KV_CACHE_VALUES, i) = *placed;
+        }
     if (cache->normed_bytes > 0) cache->normed.data = at;
-}
-
-int kv_cache_parts(const struct kv_cache *cache, struct tensor parts[KV_CACHE_PARTS]) {
-    const struct tensor all[KV_CACHE_PARTS] = {cache->k, cache->v, cache->k_scales,
-                                               cache->v_scales};
-    int n = stack_cache_parts(model_decoder(cache->model));
-    if (cache->k.dtype == DTYPE_INT8) n = KV_CACHE_PARTS;
-    for (int i = 0; i < n; i++) parts[i] = all[i];
-    return n;
 }
 
 enum status kv_cache_open(struct kv_cache *cache, struct error *e) {
@@ -78,6 +100,7 @@ void kv_cache_close(struct kv_cache *cache) {
     if (cache->model == NULL) return;
     backend_release(cache->model->backend, cache->memory);
     free(cache->free_blocks);
+    free(cache->layers);
 }
 
 void kv_cache_extend(struct kv_cache *cache, struct block_list *list, int rows) {
@@ -101,83 +124,82 @@ static void copy_rows(const struct kv_cache *cache, struct tensor all, const int
     backend_gather_rows(cache->model->backend, &args);
 }
 
-void kv_cache_copy(const struct kv_cache *cache, int32_t from, int32_t to, int rows) {
-    const struct portion *kept = &model_decoder(cache->model)->kept;
-    struct tensor parts[KV_CACHE_PARTS];
-    int32_t places[ATTENTION_BLOCK];
-    int n = kv_cache_parts(cache, parts);
-    for (int i = 0; i < rows; i++) places[i] = from * ATTENTION_BLOCK + i;
-    for (int i = kept->first; i < kept->first + kept->n; i++) {
-        if (model_decoder(cache->model)->layers[i].spec.mixer != MIXER_ATTENTION) continue;
-        for (int part = 0; part < n; part++)
-            copy_rows(cache, kv_cache_layer(cache, parts[part], i), places, to, rows);
+struct tensor kv_cache_layer(const struct kv_cache *cache, enum kv_cache_part part, int layer) {
+    const struct layer_spec *spec = &layer_of(cache, layer)->spec;
+    int own = spec->reuses ? spec->source : layer;
+    CHECK(own >= model_decoder(cache->model)->kept.first && own < last_layer(cache));
+    return *part_of(cache, part, own);
+}
+
+/* The tensors that have a part of every row: the parts of each layer, then the normed rows. Begins
+ * at {.layer = first}; false behind the last one. */
+struct cache_walk {
+    struct tensor tensor;
+    int layer, part;
+    bool normed; /* the normed rows were given */
+};
+
+static struct cache_walk walk_parts(const struct kv_cache *cache) {
+    return (struct cache_walk){.layer = model_decoder(cache->model)->kept.first};
+}
+
+static bool next_part(const struct kv_cache *cache, struct cache_walk *walk) {
+    while (walk->layer < last_layer(cache)) {
+        if (layer_keeps_keys(layer_of(cache, walk->layer)) && walk->part < kv_cache_parts(cache)) {
+            walk->tensor = *part_of(cache, (enum kv_cache_part)walk->part, walk->layer);
+            walk->part++;
+            return true;
+        }
+        walk->layer++;
+        walk->part = 0;
     }
-    if (cache->normed.data) copy_rows(cache, cache->normed, places, to, rows);
+    if (walk->normed || cache->normed.data == NULL) return false;
+    walk->tensor = cache->normed;
+    walk->normed = true;
+    return true;
 }
 
-/* A part of this rank's layer `place` among those that have attention. */
-static struct tensor nth_layer(struct tensor first, int place) {
-    first.data = (char *)first.data + (size_t)place * layer_bytes(&first);
-    return first;
-}
-
-struct tensor kv_cache_layer(const struct kv_cache *cache, struct tensor first, int layer) {
-    const struct stack *stack = model_decoder(cache->model);
-    const struct portion *kept = &stack->kept;
-    CHECK(layer >= kept->first && layer < kept->first + kept->n);
-    int before = stack_count_attention(stack, kept->first, layer - kept->first);
-    return nth_layer(first, before);
+void kv_cache_copy(const struct kv_cache *cache, int32_t from, int32_t to, int rows) {
+    struct cache_walk walk = walk_parts(cache);
+    int32_t places[ATTENTION_BLOCK];
+    for (int i = 0; i < rows; i++) places[i] = from * ATTENTION_BLOCK + i;
+    while (next_part(cache, &walk)) copy_rows(cache, walk.tensor, places, to, rows);
 }
 
 /* A block as bytes. */
-
-/* One tensor of the cache's, which has a part of every row. */
-static int list_parts(const struct kv_cache *cache, int i, struct tensor *part) {
-    struct tensor parts[KV_CACHE_PARTS];
-    int n_parts = kv_cache_parts(cache, parts), n = n_parts * count_layers(cache);
-    if (i < n)
-        *part = nth_layer(parts[i % n_parts], i / n_parts);
-    else
-        *part = cache->normed;
-    return n + (cache->normed.data != NULL);
-}
-
-static size_t row_bytes(const struct tensor *part) {
-    return (size_t)part->cols * dtype_bytes(part->dtype);
-}
 
 static void *block_data(const struct tensor *part, int32_t block) {
     return tensor_rows(*part, block * ATTENTION_BLOCK, ATTENTION_BLOCK).data;
 }
 
 size_t kv_cache_image_bytes(const struct kv_cache *cache, int rows) {
-    struct tensor part;
+    struct cache_walk walk = walk_parts(cache);
     size_t bytes = 0;
-    for (int i = 0; i < list_parts(cache, i, &part); i++) bytes += row_bytes(&part) * (size_t)rows;
+    while (next_part(cache, &walk)) bytes += row_bytes(&walk.tensor) * (size_t)rows;
     return bytes;
 }
 
 void kv_cache_get(const struct kv_cache *cache, int32_t block, int rows, char *image) {
-    struct tensor part;
-    for (int i = 0; i < list_parts(cache, i, &part); i++) {
-        size_t bytes = row_bytes(&part) * (size_t)rows;
-        backend_download(cache->model->backend, image, block_data(&part, block), bytes);
+    struct cache_walk walk = walk_parts(cache);
+    while (next_part(cache, &walk)) {
+        size_t bytes = row_bytes(&walk.tensor) * (size_t)rows;
+        backend_download(cache->model->backend, image, block_data(&walk.tensor, block), bytes);
         image += bytes;
     }
 }
 
 void kv_cache_put(const struct kv_cache *cache, int32_t block, int rows, const char *image, int n) {
-    struct tensor part;
-    for (int i = 0; i < list_parts(cache, i, &part); i++) {
-        backend_upload(cache->model->backend, block_data(&part, block), image,
-                       row_bytes(&part) * (size_t)rows);
-        image += row_bytes(&part) * (size_t)n;
+    struct cache_walk walk = walk_parts(cache);
+    while (next_part(cache, &walk)) {
+        backend_upload(cache->model->backend, block_data(&walk.tensor, block), image,
+                       row_bytes(&walk.tensor) * (size_t)rows);
+        image += row_bytes(&walk.tensor) * (size_t)n;
     }
 }
 
 void kv_cache_wipe(const struct kv_cache *cache, int32_t block) {
-    struct tensor part;
-    for (int i = 0; i < list_parts(cache, i, &part); i++)
-        backend_wipe(cache->model->backend, block_data(&part, block),
-                     row_bytes(&part) * ATTENTION_BLOCK);
+    struct cache_walk walk = walk_parts(cache);
+    while (next_part(cache, &walk))
+        backend_wipe(cache->model->backend, block_data(&walk.tensor, block),
+                     row_bytes(&walk.tensor) * ATTENTION_BLOCK);
 }

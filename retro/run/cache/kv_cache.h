@@ -5,6 +5,9 @@
  * Rows of latent attention (struct latent_dims) are keys and values at once: k and v are the same
  * memory, and never int8 (model_options).
  *
+ * Layers may have heads of different sizes, and layers that reuse the keys and values of another
+ * one keep none.
+ *
  * Int8 keys and values have a scale for each row and key head, in tensors of their own that the
  * same blocks cut.
  *
@@ -16,12 +19,22 @@
 
 #include "retro/model/layer.h"
 
+/* The tensors that a layer's rows are in: keys and values [n_blocks * ATTENTION_BLOCK, G h], and of
+ * int8 ones their scales, bf16 [n_blocks * ATTENTION_BLOCK, G]. */
+enum kv_cache_part {
+    KV_CACHE_KEYS,
+    KV_CACHE_VALUES,
+    KV_CACHE_KEY_SCALES,
+    KV_CACHE_VALUE_SCALES,
+    KV_CACHE_PARTS
+};
+
 struct kv_cache {
     const struct model *model;
-    struct tensor k, v; /* of this rank's first decoder layer: [n_blocks * ATTENTION_BLOCK, G h];
-                           others lie behind */
-    struct tensor k_scales, v_scales; /* likewise, bf16 [n_blocks * ATTENTION_BLOCK, G]; data NULL
-                                         where k and v are not int8 */
+    enum dtype dtype; /* of keys and values */
+    /* [KV_CACHE_PARTS] of each decoder layer, owned; data NULL where the layer keeps no keys, or is
+     * on another stage, or the part is not there. */
+    struct tensor *layers;
     void *memory;
     struct tensor
         normed; /* [n_blocks * ATTENTION_BLOCK, d] f32; data NULL where this rank does not encode */
@@ -59,10 +72,8 @@ void kv_cache_copy(const struct kv_cache *cache, int32_t from, int32_t to, int r
 
 /* All rows of the block become zeros, on this rank. */
 void kv_cache_wipe(const struct kv_cache *cache, int32_t block);
-/* The tensors that a layer's rows are in: keys, values, scales of keys, scales of values, in this
- * order. Fills in those of the first layer; returns how many there are. */
-enum { KV_CACHE_PARTS = 4 };
-int kv_cache_parts(const struct kv_cache *cache, struct tensor parts[KV_CACHE_PARTS]);
+/* The first so many parts there are, each with memory of its own. */
+int kv_cache_parts(const struct kv_cache *cache);
 
 /* The rows of a block as bytes: layer by layer its parts, of rows [0, rows); then the normed rows.
  * kv_cache_get reads a block that nobody writes, beside steps of other blocks where the device's
@@ -71,6 +82,6 @@ size_t kv_cache_image_bytes(const struct kv_cache *cache, int rows);
 void kv_cache_get(const struct kv_cache *cache, int32_t block, int rows, char *image);
 void kv_cache_put(const struct kv_cache *cache, int32_t block, int rows, const char *image, int n);
 
-/* A part of one decoder layer that this rank keeps and that has attention, of `first`, which is
- * that of the first one. */
-struct tensor kv_cache_layer(const struct kv_cache *cache, struct tensor first, int layer);
+/* A part of one decoder layer that this rank keeps and that has attention: its own, or that of the
+ * layer whose keys and values it reuses. */
+struct tensor kv_cache_layer(const struct kv_cache *cache, enum kv_cache_part part, int layer);

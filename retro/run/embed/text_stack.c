@@ -9,6 +9,16 @@ static const struct stack *find_stack(const struct model *model) {
     return &model->stacks[model_has_stack(model, STACK_DECODER) ? STACK_DECODER : STACK_ENCODER];
 }
 
+/* Nothing is kept of a layer for later ones here. */
+static enum status check_layers(const struct text_stack *stack, struct error *e) {
+    const struct model *model = stack->model;
+    if (model->spec.reuse_from == 0 && stack->stack->dims.layer_input == 0) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "%s: a %s model is no embedder: its layers read keys and values of others, or "
+                     "have inputs of their own",
+                     stack->folder.model, model->info.family);
+}
+
 enum status text_stack_load(struct text_stack *stack, const struct model_options *model_options,
                             struct error *e) {
     struct model_options options = *model_options;
@@ -17,7 +27,7 @@ enum status text_stack_load(struct text_stack *stack, const struct model_options
         model_open(&stack->model, stack->folder.model, stack->backend, stack->comm, &options, e))
         return e->status;
     stack->stack = find_stack(stack->model);
-    return STATUS_OK;
+    return check_layers(stack, e);
 }
 
 enum status text_stack_open_tokenizer(struct text_stack *stack, struct error *e) {

@@ -48,8 +48,7 @@ static size_t state_move(const struct image_part *part, const struct session *se
 static void image_move(const struct session *session, char *image, part_function *move) {
     const struct session_pool *pool = session->pool;
     const struct portion *kept = &pool->model->stacks[STACK_DECODER].kept;
-    struct tensor parts[KV_CACHE_PARTS];
-    int n_parts = kv_cache_parts(&pool->cache, parts);
+    int n_parts = kv_cache_parts(&pool->cache);
     struct image_part part = {.backend = pool->model->backend,
                               .blocks = &session->blocks,
                               .n = session->length,
@@ -59,9 +58,9 @@ static void image_move(const struct session *session, char *image, part_function
             part.bytes += state_move(&part, session, i, move);
             continue;
         }
-        if (pool->model->stacks[STACK_DECODER].layers[i].spec.mixer == MIXER_NONE) continue;
+        if (!layer_keeps_keys(&pool->model->stacks[STACK_DECODER].layers[i])) continue;
         for (int j = 0; j < n_parts; j++) {
-            part.rows = kv_cache_layer(&pool->cache, parts[j], i);
+            part.rows = kv_cache_layer(&pool->cache, (enum kv_cache_part)j, i);
             part.bytes += part_move(part, move);
         }
     }

@@ -239,6 +239,8 @@ static void enter_stage(struct session_pool *pool, struct scratch *scratch) {
         stack_embed(model, model_decoder(pool->model), scratch->x, pool->plan.ids,
                     pool->plan.positions);
         if (pool->plan.n_given > 0) add_given(pool, scratch);
+        if (model_decoder(model)->dims.layer_input > 0)
+            stack_layer_inputs(model, model_decoder(model), scratch, pool->plan.ids);
         return;
     }
     if (comm->stage > model->encodes && comm->stage <= model->reads)
@@ -285,11 +287,11 @@ static void leave_shares(struct session_pool *pool, struct tensor shares) {
 }
 
 static void enter_layer_cache(const struct kv_cache *cache, int layer, struct pass_cache *pass) {
-    pass->k = kv_cache_layer(cache, cache->k, layer);
-    pass->v = kv_cache_layer(cache, cache->v, layer);
-    if (cache->k_scales.data == NULL) return;
-    pass->k_scales = kv_cache_layer(cache, cache->k_scales, layer);
-    pass->v_scales = kv_cache_layer(cache, cache->v_scales, layer);
+    pass->k = kv_cache_layer(cache, KV_CACHE_KEYS, layer);
+    pass->v = kv_cache_layer(cache, KV_CACHE_VALUES, layer);
+    if (cache->dtype != DTYPE_INT8) return;
+    pass->k_scales = kv_cache_layer(cache, KV_CACHE_KEY_SCALES, layer);
+    pass->v_scales = kv_cache_layer(cache, KV_CACHE_VALUE_SCALES, layer);
 }
 
 /* Returns early when nobody waits for the step any more. */
