@@ -244,6 +244,18 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("glm4_moe_lite", "mlp_layer_types", ["dense", "sparse", "moe"], "must be dense or sparse"),
     ("glm4_moe_lite", "partial_rotary_factor", 0.5, "is not supported in this family"),
     ("deepseek_v3", "quantization_config", {"quant_method": "awq"}, "is not supported"),
+    ("gemma4_text", "enable_moe_block", True, "enable_moe_block"),
+    ("gemma4_text", "use_bidirectional_attention", "all", "not supported in this family"),
+    ("gemma4_text", "use_bidirectional_attention", "left", '"all" or "vision"'),
+    ("gemma4_text", "num_kv_shared_layers", 6, "must have layers of each of their types"),
+    ("gemma4_text", "num_kv_shared_layers", 5, "must have layers of each of their types"),
+    ("gemma4_text", "vocab_size_per_layer_input", 32, '"vocab_size_per_layer_input" is 32'),
+    ("gemma4_text", "per_layer_config", {"6": {}}, '"per_layer_config" has "6", which is no layer'),
+    ("gemma4_text", "per_layer_config", {"1": {"head_dim": 24}}, "layers of one type must have the same"),
+    ("gemma4_text", "per_layer_config", {"1": {"intermediate_size": 24}}, "intermediate_size"),
+    ("gemma4_text", "rope_parameters", {"rope_type": "default", "rope_theta": 1e6}, "full_attention"),
+    ("gemma4_keys", "per_layer_config", {"1": {"num_key_value_heads": 3}, "2": {"num_key_value_heads": 3}}, "cannot share 3"),
+    ("llama", "rope_parameters", {"rope_type": "proportional", "rope_theta": 1e6}, '"proportional" of the rotary positions'),
 ])
 def test_options_that_are_refused(tmp_path, family, key, value, words):
     folder = copy_family(family, tmp_path, **{key: value})
@@ -306,10 +318,14 @@ def test_unknown_family_lists_the_known(tmp_path):
         "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0, "beta_slow": 1.0,
         "mscale": 1.0}), ("deepseek_v2", "rope_parameters", {
         "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0, "beta_slow": 1.0,
-        "mscale": 0.707, "mscale_all_dim": 0.707})])
+        "mscale": 0.707, "mscale_all_dim": 0.707}),
+    ("gemma4_text", "sliding_window", 6), ("gemma4_text", "num_kv_shared_layers", 3), ("gemma4_text", "final_logit_softcapping", 2.0),
+    ("gemma4_text", "rope_parameters", {"full_attention": {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.5},
+                                        "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}}),
+    ("gemma4_text", "rope_parameters", None), ("gemma4_keys", "rms_norm_eps", 0.1)])
 def test_options_that_matter(tmp_path, family, key, value):
     """Each of them changes logits by far more than the tolerance, so that none is read and forgotten."""
-    drop = ["layer_types"] if family in ("qwen2_window", "smollm3") else []
+    drop = ["layer_types"] if family in ("qwen2_window", "smollm3") and key != "layer_types" else []
     done = parity(copy_family(family, tmp_path, drop=drop, **{key: value}))
     assert done.returncode == 1 and "FAILED" in done.stdout, done.stdout + done.stderr
 
@@ -324,7 +340,8 @@ def test_options_that_matter(tmp_path, family, key, value):
     ("lfm2", "conv_L_cache"), ("lfm2", "rope_parameters"), ("granite_hybrid", "mamba_d_conv"), ("granite_hybrid", "mamba_expand"),
     ("granite_hybrid", "mamba_conv_bias"), ("granite_hybrid", "position_embedding_type"), ("granite_hybrid_rope", "time_step_limit"),
     ("granite_hybrid_rope", "mamba_n_groups"), ("nemotron_h", "mlp_hidden_act"), ("nemotron_h", "time_step_limit"),
-    ("nemotron_h", "conv_kernel"), ("nemotron_h", "layer_norm_epsilon"), ("nemotron_h_moe_stacked", "time_step_min"), ("lfm2_moe", "use_expert_bias"), ("lfm2_moe", "norm_topk_prob")])
+    ("nemotron_h", "conv_kernel"), ("nemotron_h", "layer_norm_epsilon"), ("nemotron_h_moe_stacked", "time_step_min"), ("lfm2_moe", "use_expert_bias"), ("lfm2_moe", "norm_topk_prob"),
+    ("gemma4_text", "tie_word_embeddings"), ("gemma4_text", "rms_norm_eps"), ("gemma4_text", "hidden_activation")])
 def test_absent_keys(tmp_path, family, absent):
     """What an absent key stands for differs by family."""
     folder = copy_family(family, tmp_path)
@@ -360,10 +377,19 @@ def test_absent_keys(tmp_path, family, absent):
     ("deepseek_v3", "kv_lora_rank", 32, "kv_a_proj_with_mqa.weight is [32, 32], config.json makes it [40, 32]"),
     ("deepseek_v2_stacked", "attention_bias", False, ".bias has no place"),
     ("glm4_moe_lite", "mlp_layer_types", ["dense", "sparse", "sparse"], "layers.2.mlp.gate.weight is missing"),
-    ("glm4_moe_lite", "mlp_layer_types", None, "layers.2.mlp.gate.weight is missing")])
+    ("glm4_moe_lite", "mlp_layer_types", None, "layers.2.mlp.gate.weight is missing"),
+    ("gemma4_text", "per_layer_config", {"1": {"head_dim": 26}, "5": {"head_dim": 26}}, "layers.1.self_attn.q_proj.weight is [96, 32], config.json makes it [104, 32]"),
+    ("gemma4_text", "use_double_wide_mlp", True, "layers.4.mlp.gate_proj.weight is [32, 32], config.json makes it [64, 32]"),
+    ("gemma4_text", "num_kv_shared_layers", 1, "layers.4.self_attn.k_proj.weight is missing"),
+    ("gemma4_keys", "attention_k_eq_v", False, "self_attn.v_proj.weight is missing")])
 def test_experts_are_where_config_says(tmp_path, family, key, value, words):
     """Which layers have experts, how many and how large: a checkpoint of another shape is refused by a tensor's name."""
     expect_refusal(copy_family(family, tmp_path, **{key: value}), words)
+
+
+def test_heads_beyond_the_kernels(tmp_path):
+    folder = copy_family("gemma4_text", tmp_path, per_layer_config={"1": {"head_dim": 578}, "5": {"head_dim": 578}})
+    expect_refusal(folder, 'attention heads of 578 in layers with full attention ("global_head_dim"), must be even and at most 576')
 
 
 @pytest.mark.parametrize("values, columns", [
@@ -584,3 +610,34 @@ def test_models_without_prefix(tmp_path):
     tensors = read_tensors(folder / "model.safetensors")
     write_tensors(folder / "model.safetensors", {name.removeprefix("model."): t for name, t in tensors.items()})
     expect_equal(folder)
+
+
+def test_gemma4_reads_no_keys_that_are_reused(tmp_path):
+    """Published folders may hold the products that layers which reuse keys and values do not have; and a text sees what
+    a model with "vision" sees."""
+    folder = copy_family("gemma4_text", tmp_path, use_bidirectional_attention="vision")
+    tensors = read_tensors(folder / "model.safetensors")
+    assert "model.layers.4.self_attn.k_proj.weight" not in tensors and "model.layers.3.self_attn.k_proj.weight" in tensors
+    tensors |= {"model.layers.4.self_attn.k_proj.weight": zeros(32, 32), "model.layers.5.self_attn.v_norm.weight": zeros(24)}
+    write_tensors(folder / "model.safetensors", tensors)
+    expect_equal(folder)
+    del tensors["model.layers.3.self_attn.k_proj.weight"]
+    write_tensors(folder / "model.safetensors", tensors)
+    expect_refusal(folder, "tensor model.layers.3.self_attn.k_proj.weight is missing")
+
+
+@pytest.mark.parametrize("family", ["gemma4"])
+def test_nested_texts(tmp_path, family):
+    """Keys are those of text_config, and an error says so; another spelling of the layers is read as well."""
+    folder = copy_family(family, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    tensors = read_tensors(folder / "model.safetensors")
+    assert any("vision" in name for name in tensors)
+    first = "model.language_model." if family == "gemma4" else "language_model.model."
+    write_tensors(folder / "model.safetensors", {name.replace(first, first.removeprefix("model.") if family == "gemma4" else "model."): t
+                                                 for name, t in tensors.items()})
+    expect_equal(folder)
+    config["text_config"]["num_key_value_heads"] = 3
+    (folder / "config.json").write_text(json.dumps(config))
+    expect_refusal(folder, "text_config", "cannot share 3")
+

@@ -423,6 +423,8 @@ static void test_stored(void **state) {
     check_stored("tests/golden/hf/gemma2", DTYPE_F32, 2);
     check_stored("tests/golden/retro/case_b", DTYPE_F32, 1000);
     check_stored("tests/golden/retro/case_c", DTYPE_BF16, 5);
+    check_stored("tests/golden/hf/gemma4_keys", DTYPE_F16, 1000);
+    check_stored("tests/golden/hf/gemma4", DTYPE_INT8, 20);
     check_stored("tests/golden/hf/llama3", DTYPE_INT8, 20);
     check_stored("tests/golden/retro/case_b", DTYPE_INT8, 1000);
 }
@@ -436,6 +438,8 @@ static void test_decoders(void **state) {
     check_folder("tests/golden/hf/llama3", DTYPE_INT8, 1000);
     check_folder("tests/golden/hf/gemma2", DTYPE_INT8, 9);
     check_folder("tests/golden/hf/gpt_oss_mxfp4", DTYPE_BF16, 20);
+    check_folder("tests/golden/hf/gemma4", DTYPE_F16, 1000);
+    check_folder("tests/golden/hf/gemma4_text", DTYPE_INT8, 9);
     check_folder("tests/golden/hf/deepseek_v2", DTYPE_F16, 20);
     check_folder("tests/golden/hf/deepseek_v3", DTYPE_F32, 1000);
 }
@@ -529,6 +533,7 @@ static void test_images(void **state) {
     check_images("tests/golden/hf/granite_hybrid", DTYPE_F16, 2);
     check_images("tests/golden/hf/nemotron_h_moe", DTYPE_F16, 2);
     check_images("tests/golden/hf/deepseek_v3", DTYPE_F16, 0);
+    check_images("tests/golden/hf/gemma4", DTYPE_F16, 0);
     check_images("tests/golden/hf/gemma2", DTYPE_INT8, 0);
     check_images("tests/golden/hf/qwen3_next", DTYPE_INT8, 2);
 }

@@ -62,6 +62,13 @@ MULTIPLIERS = dict(embedding_multiplier=1.5, residual_multiplier=0.7, attention_
 
 NEMOTRON = dict(num_hidden_layers=None, head_dim=16, ssm_state_size=12, mamba_num_heads=8, mamba_head_dim=8, chunk_size=8)
 
+WIDE = dict(head_dim=16, global_head_dim=24, sliding_window=5, vocab_size_per_layer_input=VOCAB)
+TYPES = dict(S="sliding_attention", F="full_attention")
+REUSING = dict(WIDE, num_hidden_layers=6, layer_types=[TYPES[c] for c in "SFSSSF"], num_kv_shared_layers=3, use_double_wide_mlp=True,
+               hidden_size_per_layer_input=12, final_logit_softcapping=3.0)
+GEMMA4_TOWER = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, head_dim=8,
+                    patch_size=2, position_embedding_size=4)
+
 # Folder: model_type, and what differs from SIZES and from transformers' defaults.
 FAMILIES = {
     "llama3": ("llama", dict(rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -81,6 +88,13 @@ FAMILIES = {
                                         rope_parameters={
                                             "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
                                             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}})),
+    "gemma4": ("gemma4", REUSING),
+    "gemma4_text": ("gemma4_text", dict(REUSING, num_kv_shared_layers=2, use_double_wide_mlp=False, final_logit_softcapping=None, rope_parameters={
+        "full_attention": {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.5, "factor": 2.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}})),
+    "gemma4_keys": ("gemma4_text", dict(WIDE, num_hidden_layers=3, layer_types=[TYPES[c] for c in "SFF"], num_attention_heads=8, num_key_value_heads=4,
+                                        attention_k_eq_v=True, num_global_key_value_heads=2, hidden_size_per_layer_input=0, attention_bias=True,
+                                        tie_word_embeddings=False)),
     "gpt_neox_parallel": ("gpt_neox", dict(use_parallel_residual=True)),
     "olmo2": ("olmo2", dict(attention_bias=True)),
     "olmo3": ("olmo3", dict(sliding_window=5, num_hidden_layers=3, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
@@ -171,24 +185,28 @@ FAMILIES = {
 
 def fill(model, seed):
     """Seeded noise, one stream a tensor. Norms stand around what makes them neutral."""
-    centre = 0.0 if model.config.model_type.startswith(("gemma", "qwen3_next", "qwen3_5")) else 1.0
-    biases = [(name, b) for name, b in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias"))]
+    centre = 0.0 if model.config.model_type.startswith(("gemma2", "gemma3", "qwen3_next", "qwen3_5")) else 1.0
+    biases = [(name, b) for name, b in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias", "layer_scalar"))]
     for name, p in [*model.named_parameters(), *biases]:
         stream = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())]))
         z = stream.standard_normal(tuple(p.shape)).astype(np.float32)
         if name.endswith(("e_score_correction_bias", "expert_bias")):
             z = 0.3 * z
+        elif name.endswith("layer_scalar"):
+            z = 0.8 + 0.1 * z
         elif name.endswith(".A_log"):
             z = z - 1
         elif name.endswith(("mamba.D", "mixer.D")):
             z = 0.5 * z
         elif name.endswith("linear_attn.norm.weight"):
             z = 1 + 0.25 * z
+        elif model.config.model_type.startswith("gemma4") and name.endswith(("q_norm.weight", "k_norm.weight")):
+            z = 0.4 + 0.1 * z  # scores are not divided, and sharp ones make the reference's rounding large
         elif p.dim() == 1:
             z = centre + 0.25 * z if name.endswith("weight") else 0.2 * z
         elif name.endswith(("linear_attn.out_proj.weight", "mamba.out_proj.weight", "mixer.out_proj.weight")):  # behind a norm that makes small sums, and their rounding, large
             z = 0.3 * z / np.sqrt(p.shape[-1])
-        elif ".visual." in name:
+        elif ".visual." in name or "vision" in name:
             z = 0.1 * z
         elif "embed" in name or "wte" in name or "wpe" in name:
             z = (0.15 if model.config.tie_word_embeddings else 0.4) * z
@@ -361,6 +379,14 @@ def words_of_4(config):
     return old
 
 
+def as_published(config):
+    """As Gemma 4 is published: the heads of layers without a window by keys of their own."""
+    text = config.get("text_config", config)
+    heads = text.pop("per_layer_config")[str(text["num_hidden_layers"] - 1)]
+    text |= dict(global_head_dim=heads["head_dim"], num_global_key_value_heads=heads.get("num_key_value_heads"))
+    return config
+
+
 def expect_same(model, folder, config, data):
     loaded = type(model).from_pretrained(folder, config=config, dtype=torch.float32, attn_implementation="eager").eval()
     for case in ("b1", "long"):
@@ -381,10 +407,11 @@ def make_folder(folder, model_type, options, seed):
         options |= dict(n_embd=options.pop("hidden_size"), n_head=4, n_layer=options.pop("num_hidden_layers"))
     if model_type == "gpt_neox":
         options.pop("num_key_value_heads")
-    nested = model_type in ("qwen3_5", "qwen3_5_moe")
+    nested = model_type in ("qwen3_5", "qwen3_5_moe", "gemma4")
     if nested:
-        tied = options.get("tie_word_embeddings", False)
-        options = dict(text_config=options, vision_config=TINY_TOWER, tie_word_embeddings=tied)
+        tied = options.get("tie_word_embeddings", model_type == "gemma4")
+        tower = GEMMA4_TOWER if model_type == "gemma4" else TINY_TOWER
+        options = dict(text_config=options, vision_config=tower, tie_word_embeddings=tied)
     config = AutoConfig.for_model(model_type, **options)
     config._attn_implementation = "eager"
     kind = AutoModelForImageTextToText if nested else AutoModelForCausalLM
@@ -412,7 +439,7 @@ def make_folder(folder, model_type, options, seed):
         for path in folder.iterdir():
             path.chmod(0o644)
         return
-    old = words_of_4(written)
+    old = as_published(written) if model_type.startswith("gemma4") else words_of_4(written)
     expect_same(model, folder, type(config)(**old), data)
     (folder / "config_v4.json").write_text(json.dumps(old, indent=2) + "\n")
     if squares:  # behind the comparisons: transformers reads such files on GPUs alone
