@@ -41,6 +41,11 @@ def test_latents_are_refused():
     assert done.returncode == 1 and "has latent attention" in done.stderr and 'use the device "cpu"' in done.stderr, done.stderr
 
 
+def test_chunks_are_refused():
+    done = parity("--set", "model.device=cuda-host", GOLDEN / "hf/llama4")
+    assert done.returncode == 1 and "attention in chunks" in done.stderr and 'use the device "cpu"' in done.stderr, done.stderr
+
+
 def test_pictures():
     done = parity("--set", "model.device=cuda-host", *sorted(p.parent for p in GOLDEN.glob("vision/*/config.json")))
     assert done.returncode == 0 and done.stdout.count("max_abs") > 40, done.stdout + done.stderr

@@ -256,6 +256,13 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("gemma4_text", "rope_parameters", {"rope_type": "default", "rope_theta": 1e6}, "full_attention"),
     ("gemma4_keys", "per_layer_config", {"1": {"num_key_value_heads": 3}, "2": {"num_key_value_heads": 3}}, "cannot share 3"),
     ("llama", "rope_parameters", {"rope_type": "proportional", "rope_theta": 1e6}, '"proportional" of the rotary positions'),
+    ("llama4_text", "layer_types", ["chunked_attention"], "a list of 3"),
+    ("llama4_text", "layer_types", ["chunked_attention", "sliding_attention", "full_attention"], "allowed is chunked_attention"),
+    ("llama4_text", "attention_chunk_size", None, '"attention_chunk_size" is off'),
+    ("llama4_text", "moe_layers", 1, "moe_layers"),
+    ("llama4_text", "moe_layers", ["1"], "moe_layers"),
+    ("llama4_text", "num_experts_per_tok", 5, "5 of 4 experts"),
+    ("llama4_text", "floor_scale", 0, "floor_scale"),
 ])
 def test_options_that_are_refused(tmp_path, family, key, value, words):
     folder = copy_family(family, tmp_path, **{key: value})
@@ -322,7 +329,10 @@ def test_unknown_family_lists_the_known(tmp_path):
     ("gemma4_text", "sliding_window", 6), ("gemma4_text", "num_kv_shared_layers", 3), ("gemma4_text", "final_logit_softcapping", 2.0),
     ("gemma4_text", "rope_parameters", {"full_attention": {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.5},
                                         "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}}),
-    ("gemma4_text", "rope_parameters", None), ("gemma4_keys", "rms_norm_eps", 0.1)])
+    ("gemma4_text", "rope_parameters", None), ("gemma4_keys", "rms_norm_eps", 0.1),
+    ("llama4_text", "attention_chunk_size", 7), ("llama4_text", "floor_scale", 5), ("llama4_text", "attn_scale", 0.2),
+    ("llama4_text", "attn_temperature_tuning", False), ("llama4_text", "use_qk_norm", True), ("llama4_text", "num_experts_per_tok", 1),
+    ("llama4_text", "no_rope_layers", [1, 1, 1]), ("llama4_text", "layer_types", ["full_attention"] * 3)])
 def test_options_that_matter(tmp_path, family, key, value):
     """Each of them changes logits by far more than the tolerance, so that none is read and forgotten."""
     drop = ["layer_types"] if family in ("qwen2_window", "smollm3") and key != "layer_types" else []
@@ -341,7 +351,8 @@ def test_options_that_matter(tmp_path, family, key, value):
     ("granite_hybrid", "mamba_conv_bias"), ("granite_hybrid", "position_embedding_type"), ("granite_hybrid_rope", "time_step_limit"),
     ("granite_hybrid_rope", "mamba_n_groups"), ("nemotron_h", "mlp_hidden_act"), ("nemotron_h", "time_step_limit"),
     ("nemotron_h", "conv_kernel"), ("nemotron_h", "layer_norm_epsilon"), ("nemotron_h_moe_stacked", "time_step_min"), ("lfm2_moe", "use_expert_bias"), ("lfm2_moe", "norm_topk_prob"),
-    ("gemma4_text", "tie_word_embeddings"), ("gemma4_text", "rms_norm_eps"), ("gemma4_text", "hidden_activation")])
+    ("gemma4_text", "tie_word_embeddings"), ("gemma4_text", "rms_norm_eps"), ("gemma4_text", "hidden_activation"),
+    ("llama4_text", "attn_temperature_tuning"), ("llama4_text", "moe_layers"), ("llama4_text", "layer_types")])
 def test_absent_keys(tmp_path, family, absent):
     """What an absent key stands for differs by family."""
     folder = copy_family(family, tmp_path)
@@ -378,6 +389,8 @@ def test_absent_keys(tmp_path, family, absent):
     ("deepseek_v2_stacked", "attention_bias", False, ".bias has no place"),
     ("glm4_moe_lite", "mlp_layer_types", ["dense", "sparse", "sparse"], "layers.2.mlp.gate.weight is missing"),
     ("glm4_moe_lite", "mlp_layer_types", None, "layers.2.mlp.gate.weight is missing"),
+    ("llama4_text", "moe_layers", [0], "layers.1.feed_forward.gate_proj.weight is missing"),
+    ("llama4_text", "intermediate_size", 16, "experts.0.gate_up_proj.weight is [32, 48], config.json makes it [32, 32]"),
     ("gemma4_text", "per_layer_config", {"1": {"head_dim": 26}, "5": {"head_dim": 26}}, "layers.1.self_attn.q_proj.weight is [96, 32], config.json makes it [104, 32]"),
     ("gemma4_text", "use_double_wide_mlp", True, "layers.4.mlp.gate_proj.weight is [32, 32], config.json makes it [64, 32]"),
     ("gemma4_text", "num_kv_shared_layers", 1, "layers.4.self_attn.k_proj.weight is missing"),
@@ -626,7 +639,7 @@ def test_gemma4_reads_no_keys_that_are_reused(tmp_path):
     expect_refusal(folder, "tensor model.layers.3.self_attn.k_proj.weight is missing")
 
 
-@pytest.mark.parametrize("family", ["gemma4"])
+@pytest.mark.parametrize("family", ["gemma4", "llama4"])
 def test_nested_texts(tmp_path, family):
     """Keys are those of text_config, and an error says so; another spelling of the layers is read as well."""
     folder = copy_family(family, tmp_path)

@@ -440,6 +440,7 @@ static void test_decoders(void **state) {
     check_folder("tests/golden/hf/gpt_oss_mxfp4", DTYPE_BF16, 20);
     check_folder("tests/golden/hf/gemma4", DTYPE_F16, 1000);
     check_folder("tests/golden/hf/gemma4_text", DTYPE_INT8, 9);
+    check_folder("tests/golden/hf/llama4", DTYPE_F16, 20);
     check_folder("tests/golden/hf/deepseek_v2", DTYPE_F16, 20);
     check_folder("tests/golden/hf/deepseek_v3", DTYPE_F32, 1000);
 }
@@ -534,6 +535,7 @@ static void test_images(void **state) {
     check_images("tests/golden/hf/nemotron_h_moe", DTYPE_F16, 2);
     check_images("tests/golden/hf/deepseek_v3", DTYPE_F16, 0);
     check_images("tests/golden/hf/gemma4", DTYPE_F16, 0);
+    check_images("tests/golden/hf/llama4_text", DTYPE_INT8, 0);
     check_images("tests/golden/hf/gemma2", DTYPE_INT8, 0);
     check_images("tests/golden/hf/qwen3_next", DTYPE_INT8, 2);
 }

@@ -12,13 +12,14 @@ NAMES = ("llama3", "mistral", "qwen2_window", "qwen3", "phi3", "gemma2", "gemma3
          "granite", "smollm3", "starcoder2", "glm", "glm4", "seed_oss", "ernie4_5", "cohere2", "ministral3",
          "hunyuan_v1_dense")
 LAYERED = ("gemma4", "gemma4_text", "gemma4_keys")
+ROUTED = ("llama4", "llama4_text")
 LATENT = ("deepseek_v2", "deepseek_v2_stacked")  # a change may send a token to other experts
 STATES = ("qwen3_5_text", "lfm2", "granite_hybrid_rope", "nemotron_h")  # products of products, and norms behind small sums, make the steps of small matrices larger
 
 
 @pytest.mark.parametrize("kind, bound, names", [("int8", 0.6, NAMES), ("int4", 3, NAMES), ("int8", 2, STATES), ("int4", 4, STATES),
                                                 ("int8", 2, LATENT), ("int4", 6, LATENT),
-                                                ("int8", 2, LAYERED), ("int4", 6, LAYERED)])
+                                                ("int8", 2, LAYERED), ("int4", 6, LAYERED), ("int8", 2, ROUTED), ("int4", 8, ROUTED)])
 def test_decoders(tmp_path, kind, bound, names):
     """Matrices of 32 columns are one block a row; int4 keeps little of such small ones; logits of unrelated models are 8 apart."""
     folders = []

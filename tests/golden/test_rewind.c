@@ -105,6 +105,7 @@ static void test_decoders(void **state) {
     check("tests/golden/hf/qwen2_window", DTYPE_F32, true);
     check("tests/golden/hf/deepseek_v3", DTYPE_F32, true);
     check("tests/golden/hf/gemma4", DTYPE_F32, true);
+    check("tests/golden/hf/llama4", DTYPE_F32, true);
 }
 
 static void test_retro(void **state) {

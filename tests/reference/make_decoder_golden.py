@@ -69,6 +69,10 @@ REUSING = dict(WIDE, num_hidden_layers=6, layer_types=[TYPES[c] for c in "SFSSSF
 GEMMA4_TOWER = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, head_dim=8,
                     patch_size=2, position_embedding_size=4)
 
+LLAMA4 = dict(head_dim=16, intermediate_size=24, intermediate_size_mlp=40, num_local_experts=4, attention_chunk_size=6, floor_scale=4, attn_scale=0.3)
+LLAMA4_TOWER = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4, vision_output_dim=16,
+                    projector_input_dim=16, projector_output_dim=16)
+
 # Folder: model_type, and what differs from SIZES and from transformers' defaults.
 FAMILIES = {
     "llama3": ("llama", dict(rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -112,6 +116,9 @@ FAMILIES = {
         mscale_all_dim=1.0, llama_4_scaling_beta=0.4))),
     "hunyuan_v1_dense": ("hunyuan_v1_dense", dict(head_dim=16, attention_bias=True, tie_word_embeddings=True, rope_parameters=dict(
         rope_type="dynamic", rope_theta=10000.0, factor=1.0, alpha=50.0))),
+    "llama4": ("llama4", dict(LLAMA4, num_hidden_layers=4, interleave_moe_layer_step=2)),
+    "llama4_text": ("llama4_text", dict(LLAMA4, num_hidden_layers=3, no_rope_layers=[1, 0, 1], num_experts_per_tok=2, use_qk_norm=False, attention_bias=True,
+                                        **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16))),
     "glm4_moe": ("glm4_moe", dict(MOE, head_dim=16, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_group=3,
                                   topk_group=2, routed_scaling_factor=1.5, use_qk_norm=True, num_hidden_layers=3, attention_bias=True)),
     "glm4_moe_stacked": ("glm4_moe", dict(MOE, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=False,
@@ -380,8 +387,15 @@ def words_of_4(config):
 
 
 def as_published(config):
-    """As Gemma 4 is published: the heads of layers without a window by keys of their own."""
+    """As Gemma 4 is published: the heads of layers without a window by keys of their own; and Llama 4."""
     text = config.get("text_config", config)
+    if text["model_type"] == "llama4_text":
+        scaling = text.pop("rope_parameters")
+        text |= dict(rope_theta=scaling.pop("rope_theta"), rope_scaling=None if scaling["rope_type"] == "default" else scaling)
+        text["no_rope_layers"] = [] if text["num_hidden_layers"] == 4 else text["no_rope_layers"]
+        for key in ("layer_types", "moe_layers"):
+            text.pop(key)
+        return config
     heads = text.pop("per_layer_config")[str(text["num_hidden_layers"] - 1)]
     text |= dict(global_head_dim=heads["head_dim"], num_global_key_value_heads=heads.get("num_key_value_heads"))
     return config
@@ -407,10 +421,10 @@ def make_folder(folder, model_type, options, seed):
         options |= dict(n_embd=options.pop("hidden_size"), n_head=4, n_layer=options.pop("num_hidden_layers"))
     if model_type == "gpt_neox":
         options.pop("num_key_value_heads")
-    nested = model_type in ("qwen3_5", "qwen3_5_moe", "gemma4")
+    nested = model_type in ("qwen3_5", "qwen3_5_moe", "gemma4", "llama4")
     if nested:
         tied = options.get("tie_word_embeddings", model_type == "gemma4")
-        tower = GEMMA4_TOWER if model_type == "gemma4" else TINY_TOWER
+        tower = {"gemma4": GEMMA4_TOWER, "llama4": LLAMA4_TOWER}.get(model_type, TINY_TOWER)
         options = dict(text_config=options, vision_config=tower, tie_word_embeddings=tied)
     config = AutoConfig.for_model(model_type, **options)
     config._attn_implementation = "eager"
@@ -439,7 +453,7 @@ def make_folder(folder, model_type, options, seed):
         for path in folder.iterdir():
             path.chmod(0o644)
         return
-    old = as_published(written) if model_type.startswith("gemma4") else words_of_4(written)
+    old = as_published(written) if model_type.startswith(("gemma4", "llama4")) else words_of_4(written)
     expect_same(model, folder, type(config)(**old), data)
     (folder / "config_v4.json").write_text(json.dumps(old, indent=2) + "\n")
     if squares:  # behind the comparisons: transformers reads such files on GPUs alone
