@@ -309,7 +309,7 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_qwen3, family_phi3, family_olmo2, family_olmo3, family_glm, family_glm4, family_seed_oss,
     family_ernie_moe, family_glm4_moe, family_minimax_m2, family_gpt_oss, family_ernie,
     family_cohere2, family_ministral3, family_hunyuan_dense, family_gemma2, family_gemma3_text,
-    family_gemma4, family_gemma4_text, family_llama4, family_llama4_text,
+    family_gemma4, family_gemma4_text, family_llama4, family_llama4_text, family_hunyuan_moe,
     family_gpt_neox, family_starcoder2, family_mixtral, family_qwen2_moe, family_qwen3_moe,
     family_roberta, family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit,
     family_radio_vit, family_radio_hub, family_projector, family_llava_mcore, family_clip_vision,

@@ -263,6 +263,12 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("llama4_text", "moe_layers", ["1"], "moe_layers"),
     ("llama4_text", "num_experts_per_tok", 5, "5 of 4 experts"),
     ("llama4_text", "floor_scale", 0, "floor_scale"),
+    ("hunyuan_v1_moe", "moe_topk", [2, 1], '"moe_topk" differs between layers'),
+    ("hunyuan_v1_moe", "moe_topk", [2, "2"], '"moe_topk" is no number'),
+    ("hunyuan_v1_moe", "moe_intermediate_size", [16, 16], '"moe_intermediate_size" is 16'),
+    ("hunyuan_v1_moe", "num_shared_expert", 2, '"num_shared_expert" 2'),
+    ("hunyuan_v1_moe", "moe_layer_num_skipped", 1, "moe_layer_num_skipped"),
+    ("hunyuan_v1_moe", "use_cla", True, "use_cla"),
 ])
 def test_options_that_are_refused(tmp_path, family, key, value, words):
     folder = copy_family(family, tmp_path, **{key: value})
@@ -332,7 +338,8 @@ def test_unknown_family_lists_the_known(tmp_path):
     ("gemma4_text", "rope_parameters", None), ("gemma4_keys", "rms_norm_eps", 0.1),
     ("llama4_text", "attention_chunk_size", 7), ("llama4_text", "floor_scale", 5), ("llama4_text", "attn_scale", 0.2),
     ("llama4_text", "attn_temperature_tuning", False), ("llama4_text", "use_qk_norm", True), ("llama4_text", "num_experts_per_tok", 1),
-    ("llama4_text", "no_rope_layers", [1, 1, 1]), ("llama4_text", "layer_types", ["full_attention"] * 3)])
+    ("llama4_text", "no_rope_layers", [1, 1, 1]), ("llama4_text", "layer_types", ["full_attention"] * 3),
+    ("hunyuan_v1_moe", "moe_topk", 1), ("hunyuan_v1_moe", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0})])
 def test_options_that_matter(tmp_path, family, key, value):
     """Each of them changes logits by far more than the tolerance, so that none is read and forgotten."""
     drop = ["layer_types"] if family in ("qwen2_window", "smollm3") and key != "layer_types" else []
@@ -352,7 +359,8 @@ def test_options_that_matter(tmp_path, family, key, value):
     ("granite_hybrid_rope", "mamba_n_groups"), ("nemotron_h", "mlp_hidden_act"), ("nemotron_h", "time_step_limit"),
     ("nemotron_h", "conv_kernel"), ("nemotron_h", "layer_norm_epsilon"), ("nemotron_h_moe_stacked", "time_step_min"), ("lfm2_moe", "use_expert_bias"), ("lfm2_moe", "norm_topk_prob"),
     ("gemma4_text", "tie_word_embeddings"), ("gemma4_text", "rms_norm_eps"), ("gemma4_text", "hidden_activation"),
-    ("llama4_text", "attn_temperature_tuning"), ("llama4_text", "moe_layers"), ("llama4_text", "layer_types")])
+    ("llama4_text", "attn_temperature_tuning"), ("llama4_text", "moe_layers"), ("llama4_text", "layer_types"),
+    ("hunyuan_v1_moe", "rms_norm_eps")])
 def test_absent_keys(tmp_path, family, absent):
     """What an absent key stands for differs by family."""
     folder = copy_family(family, tmp_path)
@@ -394,7 +402,8 @@ def test_absent_keys(tmp_path, family, absent):
     ("gemma4_text", "per_layer_config", {"1": {"head_dim": 26}, "5": {"head_dim": 26}}, "layers.1.self_attn.q_proj.weight is [96, 32], config.json makes it [104, 32]"),
     ("gemma4_text", "use_double_wide_mlp", True, "layers.4.mlp.gate_proj.weight is [32, 32], config.json makes it [64, 32]"),
     ("gemma4_text", "num_kv_shared_layers", 1, "layers.4.self_attn.k_proj.weight is missing"),
-    ("gemma4_keys", "attention_k_eq_v", False, "self_attn.v_proj.weight is missing")])
+    ("gemma4_keys", "attention_k_eq_v", False, "self_attn.v_proj.weight is missing"),
+    ("hunyuan_v1_moe", "num_experts", 4, "mlp.gate.wg.weight is [5, 32], config.json makes it [4, 32]")])
 def test_experts_are_where_config_says(tmp_path, family, key, value, words):
     """Which layers have experts, how many and how large: a checkpoint of another shape is refused by a tensor's name."""
     expect_refusal(copy_family(family, tmp_path, **{key: value}), words)

@@ -441,6 +441,7 @@ static void test_decoders(void **state) {
     check_folder("tests/golden/hf/gemma4", DTYPE_F16, 1000);
     check_folder("tests/golden/hf/gemma4_text", DTYPE_INT8, 9);
     check_folder("tests/golden/hf/llama4", DTYPE_F16, 20);
+    check_folder("tests/golden/hf/hunyuan_v1_moe", DTYPE_BF16, 1000);
     check_folder("tests/golden/hf/deepseek_v2", DTYPE_F16, 20);
     check_folder("tests/golden/hf/deepseek_v3", DTYPE_F32, 1000);
 }

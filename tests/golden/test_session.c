@@ -204,6 +204,7 @@ static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     check_folder("tests/golden/hf/gemma4_keys", DTYPE_INT8);
     check_folder("tests/golden/hf/llama4", DTYPE_F32);
     check_folder("tests/golden/hf/llama4_text", DTYPE_INT8);
+    check_folder("tests/golden/hf/hunyuan_v1_moe", DTYPE_BF16);
     check_folder("tests/golden/hf/olmo2", DTYPE_F16);
     check_folder("tests/golden/hf/phi3", DTYPE_F32);
     check_folder("tests/golden/hf/gpt_neox_parallel", DTYPE_F32);

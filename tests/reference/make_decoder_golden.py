@@ -116,6 +116,9 @@ FAMILIES = {
         mscale_all_dim=1.0, llama_4_scaling_beta=0.4))),
     "hunyuan_v1_dense": ("hunyuan_v1_dense", dict(head_dim=16, attention_bias=True, tie_word_embeddings=True, rope_parameters=dict(
         rope_type="dynamic", rope_theta=10000.0, factor=1.0, alpha=50.0))),
+    "hunyuan_v1_moe": ("hunyuan_v1_moe", dict(MOE, head_dim=16, num_experts=5, moe_topk=2, intermediate_size=24, rope_parameters=dict(
+        rope_type="dynamic", rope_theta=10000.0, factor=1.0, alpha=50.0))),
+    "hunyuan_v1_moe_stacked": ("hunyuan_v1_moe", dict(MOE, head_dim=8, num_experts=4, moe_topk=[1, 1], attention_bias=True, tie_word_embeddings=True)),
     "llama4": ("llama4", dict(LLAMA4, num_hidden_layers=4, interleave_moe_layer_step=2)),
     "llama4_text": ("llama4_text", dict(LLAMA4, num_hidden_layers=3, no_rope_layers=[1, 0, 1], num_experts_per_tok=2, use_qk_norm=False, attention_bias=True,
                                         **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16))),
