@@ -20,7 +20,8 @@ enum call_format {
     CALLS_MINIMAX,
     CALLS_DEEPSEEK,
     CALLS_DEEPSEEK_BLOCK, /* of DeepSeek-V3 before V3.1, and R1 */
-    CALLS_PYTHON          /* LFM2 */
+    CALLS_PYTHON,         /* LFM2 */
+    CALLS_GEMMA           /* Gemma 4 */
 };
 
 struct tool_call {

@@ -6,6 +6,8 @@
 /* Whether the call that a span begins with was read, cannot be one, or is not there whole. */
 enum call_found { CALL_READ, CALL_WRONG, CALL_WAITS };
 
+/* The span without blanks at either end. */
+struct text_span trim_blanks(struct text_span span);
 /* Where the mark is in the span; SIZE_MAX: it is not. */
 size_t span_find(struct text_span span, const char *mark);
 /* The bytes that cannot be part of a mark that is still to come. */

@@ -50,6 +50,7 @@ static const struct call_tags tags_of[] = {
     [CALLS_DEEPSEEK] = DEEPSEEK_TAGS,
     [CALLS_DEEPSEEK_BLOCK] = DEEPSEEK_TAGS,
     [CALLS_PYTHON] = {.begin = "<|tool_call_start|>", .end = "<|tool_call_end|>"},
+    [CALLS_GEMMA] = {.begin = "<|tool_call>", .end = "<tool_call|>", .value = GEMMA_QUOTE},
 };
 
 const char *tagged_calls_begin(enum call_format format) {
@@ -97,7 +98,7 @@ static bool take_until(struct text_span *span, const char *tag, struct text_span
     return true;
 }
 
-static struct text_span trim_blanks(struct text_span span) {
+struct text_span trim_blanks(struct text_span span) {
     skip_blanks(&span);
     while (span.size > 0 && is_blank(span.text[span.size - 1])) span.size--;
     return span;
@@ -245,11 +246,15 @@ static enum call_found read_list(struct chat_reply *reply, const struct call_tag
     return found;
 }
 
-static enum call_found read_python(struct chat_reply *reply, const struct call_tags *tags,
+/* Calls that are one text between the outer tags. */
+static enum call_found read_inside(struct chat_reply *reply, const struct call_tags *tags,
                                    struct text_span *span) {
-    struct text_span list = *span;
-    if (!take_until(span, tags->end, &list)) *span = (struct text_span){span->text + span->size, 0};
-    return python_calls_read(reply, trim_blanks(list)) ? CALL_READ : CALL_WRONG;
+    struct text_span inside = *span;
+    if (!take_until(span, tags->end, &inside))
+        *span = (struct text_span){span->text + span->size, 0};
+    bool read = reply->format == CALLS_GEMMA ? gemma_call_read(reply, inside)
+                                             : python_calls_read(reply, trim_blanks(inside));
+    return read ? CALL_READ : CALL_WRONG;
 }
 
 enum call_found tagged_calls_read(struct chat_reply *reply, struct text_span span, bool last,
@@ -261,8 +266,8 @@ enum call_found tagged_calls_read(struct chat_reply *reply, struct text_span spa
 
     skip_tag(&rest, tags->begin);
     enum call_found found;
-    if (reply->format == CALLS_PYTHON) {
-        found = read_python(reply, tags, &rest);
+    if (reply->format == CALLS_PYTHON || reply->format == CALLS_GEMMA) {
+        found = read_inside(reply, tags, &rest);
     } else {
         found = read_list(reply, tags, &rest);
         bool ends = found == CALL_READ && (skip_tag(&rest, tags->end) || (last && rest.size == 0));

@@ -11,6 +11,8 @@
  *     CALLS_DEEPSEEK  begin of calls, each of them NAME, a separator and its arguments as JSON
  *     CALLS_DEEPSEEK_BLOCK  likewise: "function", a separator, NAME and a block of JSON
  *     CALLS_PYTHON    <|tool_call_start|>[NAME(KEY=VALUE, ...), ...]<|tool_call_end|>, in Python
+ *     CALLS_GEMMA     <|tool_call>call:NAME{KEY:VALUE,...}<tool_call|>, with texts between
+ * GEMMA_QUOTE
  *
  * A value between tags is text. It becomes what the tool's parameters say of its key: text where
  * they say so or say nothing, else the JSON value that it spells, and text where it spells none. */
@@ -29,3 +31,6 @@ enum call_found tagged_calls_read(struct chat_reply *reply, struct text_span spa
 bool python_name_fits(struct text_span name);
 /* The same of the list between CALLS_PYTHON's tags (python_calls.c). false: it is none. */
 bool python_calls_read(struct chat_reply *reply, struct text_span list);
+/* The same of a call between CALLS_GEMMA's tags (gemma_calls.c). */
+#define GEMMA_QUOTE "<|\"|>"
+bool gemma_call_read(struct chat_reply *reply, struct text_span call);

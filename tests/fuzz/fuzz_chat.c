@@ -85,7 +85,7 @@ static void check_reply(int how, struct text_span text) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct text_span text = {(const char *)data, size};
-    if (size > 0 && data[0] >= '0' && data[0] <= '?' && size < 2000)
+    if (size > 0 && data[0] >= '0' && data[0] <= '@' && size < 2000)
         check_reply(data[0] - '0', (struct text_span){text.text + 1, size - 1});
     else
         check_render(text);

@@ -189,6 +189,27 @@ static const struct reply_case cases[] = {
      "",
      "<|tool_call_start|>[g(), f(]<|tool_call_end|> end",
      {0}},
+    {CALLS_GEMMA,
+     false,
+     "w<|tool_call>call:f{path:<|\"|>a\n\"b\", {x}<|\"|>,n:-1.5,flag:true}<tool_call|>"
+     "<|tool_call>call:g{list:[1,[<|\"|>2<|\"|>],{a:null,<|\"|>b c<|\"|>:\"q}\"}]}<tool_call|>",
+     "",
+     "w",
+     {"f {\"path\": \"a\\n\\\"b\\\", {x}\", \"n\": -1.5, \"flag\": true}",
+      "g {\"list\": [1, [\"2\"], {\"a\": null, \"b c\": \"q}\"}]}"}},
+    {CALLS_GEMMA, false, "<|tool_call>call:f{}<tool_call|>", "", "", {"f {}"}},
+    {CALLS_GEMMA,
+     false,
+     "<|tool_call>call:f{n:1+2}<tool_call|> end",
+     "",
+     "<|tool_call>call:f{n:1+2}<tool_call|> end",
+     {0}},
+    {CALLS_GEMMA,
+     false,
+     "<|tool_call>f{n:1}<tool_call|><|tool_call>call:f{n:1} x<tool_call|>",
+     "",
+     "<|tool_call>f{n:1}<tool_call|><|tool_call>call:f{n:1} x<tool_call|>",
+     {0}},
 };
 
 /* Of the cases with tags: the types that arguments have. */
@@ -266,6 +287,7 @@ static void test_formats(void **state) {
     assert_int_equal(call_format_of(span_of("<minimax:tool_call>")), CALLS_MINIMAX);
     assert_int_equal(call_format_of(span_of("<|tool_call_start|>")), CALLS_PYTHON);
     assert_int_equal(call_format_of(span_of("List of tools: <|tool_list_start|>[")), CALLS_PYTHON);
+    assert_int_equal(call_format_of(span_of("<|tool_call>call:")), CALLS_GEMMA);
     assert_int_equal(call_format_of(span_of("<｜tool▁calls▁begin｜>")), CALLS_DEEPSEEK);
     assert_int_equal(call_format_of(span_of("<｜tool▁calls▁begin｜>```json")),
                      CALLS_DEEPSEEK_BLOCK);
