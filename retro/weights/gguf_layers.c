@@ -145,6 +145,15 @@ enum status gguf_write_kinds(struct json_writer *w, const struct gguf *gguf,
     return STATUS_OK;
 }
 
+/* Sizes are added and subtracted, so they are bounded first. 0 where the key is absent. */
+static enum status read_size(const struct gguf *gguf, const struct architecture *architecture,
+                             const char *key, int64_t *out, struct error *e) {
+    const struct gguf_value *value = architecture_value(gguf, architecture, key);
+    *out = 0;
+    if (value == NULL || (gguf_int(value, out) && *out >= 0 && *out <= INT32_MAX)) return STATUS_OK;
+    return gguf_key_fail(gguf, architecture, key, "is no size", e);
+}
+
 /* Files of today have heads as they meet latents, and keys of their own for those that are made;
  * older ones have the latter alone. */
 static enum status find_latent_head(const struct gguf *gguf,
@@ -153,10 +162,13 @@ static enum status find_latent_head(const struct gguf *gguf,
     char own[40];
     int64_t size = 0;
     snprintf(own, sizeof own, "%s_mla", key);
-    bool there = gguf_int(architecture_value(gguf, architecture, key), &size);
-    *made = size;
-    if (!gguf_int(architecture_value(gguf, architecture, own), made))
-        return there ? STATUS_OK : gguf_key_fail(gguf, architecture, key, "is no number", e);
+    if (read_size(gguf, architecture, key, &size, e) || read_size(gguf, architecture, own, made, e))
+        return e->status;
+    if (architecture_value(gguf, architecture, own) == NULL) {
+        bool there = architecture_value(gguf, architecture, key) != NULL;
+        *made = size;
+        return there ? STATUS_OK : gguf_key_fail(gguf, architecture, key, "is absent", e);
+    }
     return size == met ? STATUS_OK
                        : gguf_key_fail(gguf, architecture, key,
                                        "is not the size of a head that meets latents", e);
@@ -164,12 +176,12 @@ static enum status find_latent_head(const struct gguf *gguf,
 
 enum status gguf_write_latents(struct json_writer *w, const struct gguf *gguf,
                                const struct architecture *architecture, struct error *e) {
-    int64_t rank = 0, rope = 0, heads = 0, groups = 0, sigmoid = 0, key, value;
-    gguf_int(architecture_value(gguf, architecture, "attention.kv_lora_rank"), &rank);
-    gguf_int(architecture_value(gguf, architecture, "rope.dimension_count"), &rope);
+    int64_t rank, rope, heads = 0, groups = 0, sigmoid = 0, key, value;
     gguf_int(architecture_value(gguf, architecture, "attention.head_count"), &heads);
     gguf_int(architecture_value(gguf, architecture, "expert_group_count"), &groups);
-    if (find_latent_head(gguf, architecture, "attention.key_length", rank + rope, &key, e) ||
+    if (read_size(gguf, architecture, "attention.kv_lora_rank", &rank, e) ||
+        read_size(gguf, architecture, "rope.dimension_count", &rope, e) ||
+        find_latent_head(gguf, architecture, "attention.key_length", rank + rope, &key, e) ||
         find_latent_head(gguf, architecture, "attention.value_length", rank, &value, e))
         return e->status;
     put_key_int(w, "qk_nope_head_dim", key - rope);

@@ -188,12 +188,32 @@ static void test_latents(void **state) {
     expect_refusal(&d, "\"deepseek2.expert_gating_func\" has a value that is not supported");
     d = (struct gguf_draft){0};
     draft_sizes(&d, "deepseek2", 2);
-    expect_refusal(&d, "\"deepseek2.attention.key_length\" is no number");
+    expect_refusal(&d, "\"deepseek2.attention.key_length\" is absent");
     d = (struct gguf_draft){0};
     draft_sizes(&d, "deepseek2", 2);
     draft_key_u32(&d, "deepseek2", "attention.key_length", 40);
     draft_key_u32(&d, "deepseek2", "attention.key_length_mla", 24);
     expect_refusal(&d, "\"deepseek2.attention.key_length\" is not the size of a head that meets");
+}
+
+/* Sums and differences of sizes stay within 64 bits. */
+static void test_latents_without_bound(void **state) {
+    static const char *const keys[] = {
+        "deepseek2.attention.kv_lora_rank", "deepseek2.rope.dimension_count",
+        "deepseek2.attention.key_length", "deepseek2.attention.value_length_mla"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(keys); i++)
+        for (int negative = 0; negative < 2; negative++) {
+            struct gguf_draft d = {0};
+            char words[80];
+            draft_sizes(&d, "deepseek2", 2);
+            draft_key(&d, keys[i], GGUF_I64);
+            draft_number(&d.keys, negative ? (uint64_t)INT64_MIN : INT64_MAX, 8);
+            for (size_t j = 0; j < ARRAY_COUNT(keys); j++)
+                if (j != i) draft_u32(&d, keys[j], 8);
+            snprintf(words, sizeof words, "\"%s\" is no size", keys[i]);
+            expect_refusal(&d, words);
+        }
 }
 
 /* A key or its absence tells architectures of one name apart. */
@@ -370,6 +390,7 @@ int main(void) {
         cmocka_unit_test(test_kind_refusals),
         cmocka_unit_test(test_granite),
         cmocka_unit_test(test_latents),
+        cmocka_unit_test(test_latents_without_bound),
         cmocka_unit_test(test_told_by_key),
         IN_FOLDER(test_further_layers),
         IN_FOLDER(test_heads),
