@@ -241,6 +241,33 @@ static void test_sections(void **state) {
     buffer_free(&marked.marks);
 }
 
+/* "z. " is a token, but before an X its blank belongs to that: in its passage the text has a token
+ * more than by itself, and half of the room is too little for a sentence. */
+static void test_section_with_more_tokens(void **state) {
+    static const char json[] =
+        "{\"added_tokens\": [{\"id\": 0, \"content\": \"<unk>\", \"special\": true}], \"model\": "
+        "{\"type\": \"BPE\", \"unk_token\": \"<unk>\", \"vocab\": {\"<unk>\": 0, \"X\": 1, "
+        "\"z\": 2, \".\": 3, \"\u0120\": 4, \"\u0120X\": 5, \".\u0120\": 6, "
+        "\"z.\u0120\": 7}, \"merges\": [\"\u0120 X\", \". \u0120\", \"z .\u0120\"]}, "
+        "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+        "\"use_regex\": false}, \"decoder\": {\"type\": \"ByteLevel\"}}";
+    struct tokenizer *t;
+    struct hit hit = hit_of("a", "Many words come before. Ayz. X ends.", "X ends.", 0.9F);
+    struct hits hits = {.list = &hit, .n = 1};
+    struct passage_options o = {.template = "{text}", .max_tokens = 10};
+    struct passage_sources from = {.hits = &hits, .sections = true};
+    struct passages out = {0};
+    struct error e = {0};
+    (void)state;
+    if (tokenizer_open_json(&t, json, sizeof json - 1, &e)) fail_msg("%s", e.text);
+    if (passages_write(&o, t, &from, 1000, &out, &e)) fail_msg("%s", e.text);
+    expect_text(&out.list[0], "X ends.");
+    assert_int_equal(out.ids.n, 7);
+    assert_int_equal(out.text.size, strlen("X ends."));
+    passages_free(&out);
+    tokenizer_close(t);
+}
+
 /* A text without headings is one section, and one of any length costs no more than the budget. */
 static void test_no_section(void **state) {
     size_t n = 4 << 20;
@@ -395,6 +422,7 @@ int main(void) {
         cmocka_unit_test(test_joined_and_ordered),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_sections),
+        cmocka_unit_test(test_section_with_more_tokens),
         cmocka_unit_test(test_no_section),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_order),

@@ -206,8 +206,12 @@ static bool is_covered(const struct passage_writer *writer, int i) {
     return false;
 }
 
+static bool same_place(const struct hit *left, const struct hit *right) {
+    return left->start == right->start && left->end == right->end;
+}
+
 /* Hit i grows by what the budget leaves. A text may have a few tokens more in its passage than by
- * itself: then it grows by less. */
+ * itself: then it grows by less, and what was written with more is written again. */
 static enum status grow_hit(struct passage_writer *writer, int budget, int n_hits, int i,
                             struct error *e) {
     const struct passage_growth growth = {.tokenizer = writer->tokenizer,
@@ -215,15 +219,16 @@ static enum status grow_hit(struct passage_writer *writer, int budget, int n_hit
                                           .n_earlier = writer->from->n_earlier};
     struct hit *hit = &writer->widened[i];
     const struct hit own = *hit;
-    enum status status = STATUS_OK;
-    for (int room = budget - writer->out->ids.n; room > 0 && status == STATUS_OK; room /= 2) {
+    bool over = false;
+    for (int room = budget - writer->out->ids.n; room > 0; room /= 2) {
         passage_grow(&growth, hit, room);
-        if (hit->start == own.start && hit->end == own.end) return STATUS_OK;
-        status = write_first(writer, n_hits, e);
-        if (status || writer->out->ids.n <= budget) return status;
+        if (same_place(hit, &own)) break;
+        if (write_first(writer, n_hits, e)) return e->status;
+        over = writer->out->ids.n > budget;
+        if (!over) break;
         *hit = own;
     }
-    return status == STATUS_OK ? write_first(writer, n_hits, e) : status;
+    return over ? write_first(writer, n_hits, e) : STATUS_OK;
 }
 
 static enum status grow_hits(struct passage_writer *writer, int budget, int n_hits,
