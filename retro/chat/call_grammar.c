@@ -91,10 +91,12 @@ static bool name_fits_header(struct text_span name) {
 static int draft_addressed(struct call_draft *draft, const struct json *function) {
     struct grammar_draft *d = draft->d;
     struct text_span name = json_text(json_member(function, "name"));
-    if (!name_fits_header(name))
+    if (!name_fits_header(name)) {
         error_set(draft->e, STATUS_INVALID,
                   "the model's messages cannot name the tool \"%.100s\": its name has blanks or <",
                   name.text);
+        return EXPR_NOTHING;
+    }
     int to =
             EXPR_SEQUENCE_OF(d, expr_word(d, " to=functions."), expr_text(d, name.text, name.size)),
         channel = EXPR_SEQUENCE_OF(d, draft_mark(draft, MARK_CHANNEL), expr_word(d, "commentary")),

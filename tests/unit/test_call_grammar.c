@@ -145,8 +145,8 @@ static void test_names(void **state) {
         struct grammar *g;
         struct error e;
         struct buffer tools = {0};
-        buffer_printf(&tools, "\"forced\": true, \"tools\": [{\"function\": {\"name\": \"%s\"}}]",
-                      names[i]);
+        buffer_printf(&tools, "\"forced\": true, \"tools\": [{\"function\": {\"name\": \"%s\"%s}}]",
+                      names[i], i > 0 ? ", \"parameters\": {\"type\": \"object\"}" : "");
         assert_int_equal(open_guide(&g, tools.data, false, &e), STATUS_INVALID);
         assert_non_null(strstr(e.text, "cannot name the tool"));
         buffer_free(&tools);
