@@ -50,14 +50,14 @@ size_t span_find(struct text_span span, const char *mark) {
     return at ? (size_t)(at - span.text) : SIZE_MAX;
 }
 
-/* Whether the text is the beginning of the mark and not all of it. */
-static bool may_become(struct text_span span, const char *mark) {
+bool span_may_become(struct text_span span, const char *mark) {
     return span.size < strlen(mark) && memcmp(span.text, mark, span.size) == 0;
 }
 
 size_t span_before_mark(struct text_span span, const char *mark) {
     size_t at = span.size >= strlen(mark) ? span.size - strlen(mark) + 1 : 0;
-    while (at < span.size && !may_become((struct text_span){span.text + at, span.size - at}, mark))
+    while (at < span.size &&
+           !span_may_become((struct text_span){span.text + at, span.size - at}, mark))
         at++;
     return at;
 }
@@ -122,7 +122,7 @@ static bool read_begin(struct chat_reply *reply, struct text_span span, bool las
         reply->part = REPLY_THINKS;
         reply->trims = true;
         reply->read += at + strlen(think_begin);
-    } else if (!last && may_become(rest, think_begin)) {
+    } else if (!last && span_may_become(rest, think_begin)) {
         reply->part = REPLY_BEGINS;
         return false;
     }
@@ -302,7 +302,7 @@ static size_t find_call(const struct chat_reply *reply, struct text_span span, b
         size_t at = blanks_at(span, 0);
         struct text_span rest = {span.text + at, span.size - at};
         bool begins = span_starts_with(rest, "{") || span_starts_with(rest, llama_begin);
-        if (!last && may_become(rest, llama_begin)) *sure = 0;
+        if (!last && span_may_become(rest, llama_begin)) *sure = 0;
         return !reply->says && begins ? at : SIZE_MAX;
     }
     size_t at = span_find(span, call_mark(reply));

@@ -10,6 +10,8 @@ enum call_found { CALL_READ, CALL_WRONG, CALL_WAITS };
 struct text_span trim_blanks(struct text_span span);
 /* Where the mark is in the span; SIZE_MAX: it is not. */
 size_t span_find(struct text_span span, const char *mark);
+/* Whether the span is the beginning of the mark and not all of it. */
+bool span_may_become(struct text_span span, const char *mark);
 /* The bytes that cannot be part of a mark that is still to come. */
 size_t span_before_mark(struct text_span span, const char *mark);
 /* Moves the first `size` bytes that have not been read to `to`, which is the reply's reasoning or

@@ -271,7 +271,9 @@ enum call_found tagged_calls_read(struct chat_reply *reply, struct text_span spa
     } else {
         found = read_list(reply, tags, &rest);
         bool ends = found == CALL_READ && (skip_tag(&rest, tags->end) || (last && rest.size == 0));
-        if (found == CALL_READ && !ends) found = rest.size == 0 ? CALL_WAITS : CALL_WRONG;
+        /* A value may have had the outer tag's text: then that tag is still on its way. */
+        bool waits = span_may_become(rest, tags->end) || span_may_become(rest, tags->call);
+        if (found == CALL_READ && !ends) found = waits ? CALL_WAITS : CALL_WRONG;
     }
     while (found != CALL_READ && reply->n_calls > before) chat_reply_drop_call(reply);
     *used = (size_t)(rest.text - span.text);

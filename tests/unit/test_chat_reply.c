@@ -100,6 +100,14 @@ static const struct reply_case cases[] = {
      "",
      "",
      {"f {\"n\": \"many\", \"maybe\": null}"}},
+    /* The outer tag in a value is text, however slowly its own comes. */
+    {CALLS_FUNCTION,
+     false,
+     "<tool_call>\n<function=f>\n<parameter=path>\na</tool_call>b\n</parameter>\n</function>\n</"
+     "tool_call>",
+     "",
+     "",
+     {"f {\"path\": \"a</tool_call>b\"}"}},
     {CALLS_FUNCTION,
      false,
      "x <tool_call><function=f><parameter=n>3</tool_call> y",
@@ -134,6 +142,14 @@ static const struct reply_case cases[] = {
      "",
      "w",
      {"f {\"path\": \"x\", \"n\": 1}", "g {}"}},
+    {CALLS_MINIMAX,
+     false,
+     "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter "
+     "name=\"path\"></minimax:tool_call></parameter>\n</invoke>\n<invoke "
+     "name=\"g\">\n</invoke>\n</minimax:tool_call>",
+     "",
+     "",
+     {"f {\"path\": \"</minimax:tool_call>\"}", "g {}"}},
     {CALLS_MINIMAX,
      false,
      "<minimax:tool_call><invoke name=\"f\"></minimax:tool_call>",
