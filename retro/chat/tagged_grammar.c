@@ -67,15 +67,21 @@ static int draft_text_value(const struct tagged_draft *draft, const struct json_
     return json_is_list(texts) ? draft_texts(draft, texts) : draft_any_text(draft->d);
 }
 
-static int draft_value(const struct tagged_draft *draft, const struct json_entry *property) {
-    const struct schema_options options = {.strict =
-                                               json_bool(json_member(draft->function, "strict"))};
+/* A value that is JSON. References begin at the tool's parameters. */
+static int draft_json(const struct tagged_draft *draft, const struct json_entry *property) {
+    const struct json *function = draft->function;
+    const struct schema_options options = {.strict = json_bool(json_member(function, "strict")),
+                                           .root = json_member(function, "parameters")};
     int expr = EXPR_NOTHING;
-    if (tagged_value_is_text(property->value)) return draft_text_value(draft, property);
     if (schema_compile(draft->rules, property->value, &options, &expr, draft->e))
-        error_prefix(draft->e, "parameters of %.100s: %.100s",
-                     json_text(json_member(draft->function, "name")).text, property->name.text);
+        error_prefix(draft->e, "parameters of %.100s",
+                     json_text(json_member(function, "name")).text);
     return expr;
+}
+
+static int draft_value(const struct tagged_draft *draft, const struct json_entry *property) {
+    return tagged_value_is_text(property->value) ? draft_text_value(draft, property)
+                                                 : draft_json(draft, property);
 }
 
 /* The texts around the parts of a call. */
@@ -162,19 +168,16 @@ int tagged_call_draft(struct json_rules *rules, enum call_format format,
 
 /* KEY=VALUE of a call of Python's: JSON, and Python's own words for truth values. */
 static int draft_argument(const struct tagged_draft *draft, const struct json_entry *property) {
-    const struct schema_options options = {.strict =
-                                               json_bool(json_member(draft->function, "strict"))};
     const struct json *schema = property->value;
     struct grammar_draft *d = draft->d;
-    int value = EXPR_NOTHING;
-    if (!python_name_fits(property->name))
+    if (!python_name_fits(property->name)) {
         error_set(draft->e, STATUS_INVALID,
                   "the model's calls cannot name the parameter \"%.100s\": a name is letters, "
                   "digits, _, . and -",
                   property->name.text);
-    else if (schema_compile(draft->rules, schema, &options, &value, draft->e))
-        error_prefix(draft->e, "parameters of %.100s: %.100s",
-                     json_text(json_member(draft->function, "name")).text, property->name.text);
+        return EXPR_NOTHING;
+    }
+    int value = draft_json(draft, property);
     bool truth = json_text_is(json_member(schema, "type"), "boolean") &&
                  json_is_absent(json_member(schema, "enum")) &&
                  json_is_absent(json_member(schema, "const"));

@@ -317,8 +317,11 @@ int schema_value(struct schema_compiler *compiler, const struct json *schema) {
 
 enum status schema_compile(struct json_rules *rules, const struct json *schema,
                            const struct schema_options *options, int *out, struct error *e) {
-    struct schema_compiler compiler = {
-        .rules = rules, .d = rules->draft, .root = schema, .o = *options, .e = e};
+    struct schema_compiler compiler = {.rules = rules,
+                                       .d = rules->draft,
+                                       .root = options->root ? options->root : schema,
+                                       .o = *options,
+                                       .e = e};
     *e = (struct error){0};
     *out = schema_value(&compiler, schema);
     for (int i = 0; i < compiler.n_done; i++) schema_list_free(&compiler.done[i].list);

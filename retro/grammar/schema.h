@@ -12,6 +12,8 @@
 struct schema_options {
     bool strict; /* objects that do not say otherwise are closed, and members come in the order of
                     `properties` */
+    const struct json *root; /* the schema that `$ref` begins at, which has the one that is
+                                compiled; NULL: that one */
 };
 
 /* The expression of the schema's texts in *out; it is made of rules of d, and may be set as the

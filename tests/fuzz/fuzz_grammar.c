@@ -27,7 +27,7 @@ static enum status draft_regex(struct grammar_draft *d, struct text_span text, s
 
 static enum status draft_schema(struct grammar_draft *d, struct text_span text, struct error *e) {
     struct json_rules rules = {.draft = d};
-    const struct schema_options o = {text.size % 2 == 0};
+    const struct schema_options o = {.strict = text.size % 2 == 0};
     int root = draft_rule_open(d, "root"), expr = EXPR_NOTHING;
     struct json *json;
     if (json_parse_any(&json, text, "schema", e)) return e->status;

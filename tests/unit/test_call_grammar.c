@@ -262,7 +262,7 @@ static void test_list_refusals(void **state) {
         {CALLS_PYTHON, "\"name\": \"f\", \"parameters\": {\"anyOf\": []}",
          "the keyword anyOf cannot be held to"},
         {CALLS_PYTHON, "\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"not\": {}}}}",
-         "parameters of f: a"},
+         "parameters of f: #/properties/a: "},
         {CALLS_MINIMAX,
          "\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"string\", "
          "\"pattern\": \"x\"}}}",
@@ -281,6 +281,44 @@ static void test_list_refusals(void **state) {
     }
 }
 
+/* References begin at the tool's parameters, wherever a format cuts these. */
+static void test_references(void **state) {
+    static const char members[] =
+        "\"forced\": true, \"tools\": [{\"function\": {\"name\": \"f\", \"parameters\": {\"type\": "
+        "\"object\", \"properties\": {\"a\": {\"$ref\": \"#/$defs/some\"}}, \"required\": [\"a\"], "
+        "\"$defs\": {\"some\": {\"type\": \"array\", \"items\": {\"$ref\": \"#/$defs/one\"}, "
+        "\"minItems\": 1}, \"one\": {\"enum\": [7]}}}}}]";
+    static const struct {
+        enum call_format format;
+        const char *before, *behind;
+    } around[] = {
+        {CALLS_FUNCTION, "<tool_call>\n<function=f>\n<parameter=a>\n",
+         "\n</parameter>\n</function>\n</tool_call>"},
+        {CALLS_GLM, "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>",
+         "</arg_value>\n</tool_call>"},
+        {CALLS_MINIMAX, "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">",
+         "</parameter>\n</invoke>\n</minimax:tool_call>"},
+        {CALLS_PYTHON, "<|tool_call_start|>[f(a=", ")]<|tool_call_end|>"},
+    };
+    static const struct {
+        const char *value;
+        bool allowed;
+    } values[] = {{"[7, 7]", true}, {"[]", false}, {"[8]", false}, {"7", false}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(around); i++) {
+        struct grammar *g;
+        struct error e;
+        if (open_format(&g, around[i].format, members, false, &e)) fail_msg("%s", e.text);
+        for (size_t j = 0; j < ARRAY_COUNT(values); j++) {
+            struct buffer text = {0};
+            buffer_printf(&text, "%s%s%s", around[i].before, values[j].value, around[i].behind);
+            check_guide(g, text.data, values[j].allowed);
+            buffer_free(&text);
+        }
+        grammar_release(g);
+    }
+}
+
 static int open_vocab(void **state) {
     (void)state;
     tokenizer = open_test_tokenizer();
@@ -296,8 +334,8 @@ static int close_vocab(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_channels),
-                                       cmocka_unit_test(test_names), cmocka_unit_test(test_lists),
-                                       cmocka_unit_test(test_list_refusals)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_channels), cmocka_unit_test(test_names), cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_list_refusals), cmocka_unit_test(test_references)};
     return cmocka_run_group_tests(tests, open_vocab, close_vocab);
 }

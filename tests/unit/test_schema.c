@@ -20,7 +20,7 @@ static enum status open_schema(struct grammar **g, const struct json *schema, bo
                                struct error *e) {
     struct grammar_draft d = {0};
     struct json_rules rules = {.draft = &d};
-    const struct schema_options o = {strict};
+    const struct schema_options o = {.strict = strict};
     int root, expr;
     *g = NULL;
     grammar_draft_open(&d);
