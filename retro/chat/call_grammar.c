@@ -116,6 +116,7 @@ static int draft_deepseek(struct call_draft *draft, const struct json *function)
     struct grammar_draft *d = draft->d;
     struct text_span name = json_text(json_member(function, "name"));
     bool block = draft->format == CALLS_DEEPSEEK_BLOCK;
+    if (tagged_text_check(draft->format, TAGGED_NAME, name, draft->e)) return EXPR_NOTHING;
     int word = expr_text(d, name.text, name.size),
         name_end = draft_mark(draft, MARK_DEEPSEEK_NAME_END);
     int before = block ? EXPR_SEQUENCE_OF(d, expr_word(d, "function"), name_end, word,

@@ -111,6 +111,26 @@ static struct text_span trim_lines(struct text_span span) {
     return span;
 }
 
+/* Whether the tag, if there is one, does not stand in the text. */
+static bool lacks(struct text_span text, const char *tag) {
+    return tag == NULL || span_find(text, tag) == SIZE_MAX;
+}
+
+bool tagged_text_fits(enum call_format format, enum tagged_part part, struct text_span text) {
+    const struct call_tags *tags = &tags_of[format];
+    bool trimmed = trim_blanks(text).size == text.size;
+    bool listed = format == CALLS_FUNCTION; /* its values are on lines of their own */
+    switch (part) {
+        case TAGGED_NAME:
+            return text.size > 0 && memchr(text.text, '\0', text.size) == NULL && trimmed &&
+                   lacks(text, tags->name_end ? tags->name_end : "<");
+        case TAGGED_KEY: return trimmed && lacks(text, tags->key_end);
+        case TAGGED_VALUE:
+            return (listed || trim_lines(text).size == text.size) && lacks(text, tags->value_end);
+    }
+    return false;
+}
+
 /* Values. */
 
 /* The schema of the key in the tool's parameters; absent: there is none. */

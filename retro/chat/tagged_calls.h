@@ -24,6 +24,10 @@
 const char *tagged_calls_begin(enum call_format format);
 /* Whether a value of this schema between tags is text, and not JSON. */
 bool tagged_value_is_text(const struct json *parameter);
+/* Whether a text between tags is read back as it was written: it has no tag that would end it
+ * earlier, and no blanks or line ends around it that are dropped. Of DeepSeek's formats names. */
+enum tagged_part { TAGGED_NAME, TAGGED_KEY, TAGGED_VALUE };
+bool tagged_text_fits(enum call_format format, enum tagged_part part, struct text_span text);
 /* Reads the calls that the span begins with: all of them, or none. *used: their bytes. */
 enum call_found tagged_calls_read(struct chat_reply *reply, struct text_span span, bool last,
                                   size_t *used);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "config/base/text.h"
-#include "retro/chat/tagged_calls.h"
 
 struct tagged_draft {
     struct json_rules *rules;
@@ -13,6 +12,19 @@ struct tagged_draft {
     const struct json *function;
     struct error *e;
 };
+
+enum status tagged_text_check(enum call_format format, enum tagged_part part, struct text_span text,
+                              struct error *e) {
+    static const char *const words[] = {[TAGGED_NAME] = "name the tool",
+                                        [TAGGED_KEY] = "name the parameter",
+                                        [TAGGED_VALUE] = "have the value"};
+    if (tagged_text_fits(format, part, text)) return STATUS_OK;
+    return error_set(
+        e, STATUS_INVALID,
+        "the model's calls cannot %s \"%.*s\": it is empty, or has blanks or line ends around it, "
+        "or a tag of these calls",
+        words[part], (int)(text.size < 100 ? text.size : 100), text.text ? text.text : "");
+}
 
 static int refuse(const struct tagged_draft *draft, struct text_span place,
                   struct text_span keyword) {
@@ -49,7 +61,9 @@ static int draft_texts(const struct tagged_draft *draft, const struct json *list
     struct expr_list all = {0};
     for (size_t i = 0; i < json_count(list); i++) {
         struct text_span text = json_text(json_item(list, i));
-        if (text.text) expr_list_add(&all, expr_text(draft->d, text.text, text.size));
+        if (text.text == NULL) continue;
+        if (tagged_text_check(draft->format, TAGGED_VALUE, text, draft->e)) break;
+        expr_list_add(&all, expr_text(draft->d, text.text, text.size));
     }
     int expr = expr_either(draft->d, all.items, all.n);
     free(all.items);
@@ -63,6 +77,8 @@ static int draft_text_value(const struct tagged_draft *draft, const struct json_
     struct text_span constant = json_text(json_member(schema, "const"));
     for (struct json_entry it = {0}; json_next(schema, &it);)
         if (!is_among(it.name, known)) return refuse(draft, property->name, it.name);
+    if (constant.text && tagged_text_check(draft->format, TAGGED_VALUE, constant, draft->e))
+        return EXPR_NOTHING;
     if (constant.text) return expr_text(draft->d, constant.text, constant.size);
     return json_is_list(texts) ? draft_texts(draft, texts) : draft_any_text(draft->d);
 }
@@ -113,6 +129,7 @@ static const struct call_words words_of[] = {
 static int draft_parameter(const struct tagged_draft *draft, const struct json_entry *property) {
     const struct call_words *words = &words_of[draft->format];
     struct grammar_draft *d = draft->d;
+    if (tagged_text_check(draft->format, TAGGED_KEY, property->name, draft->e)) return EXPR_NOTHING;
     return EXPR_SEQUENCE_OF(
         d, expr_word(d, words->key), expr_text(d, property->name.text, property->name.size),
         expr_word(d, words->key_end), draft_value(draft, property), expr_word(d, words->value_end));
@@ -161,6 +178,7 @@ int tagged_call_draft(struct json_rules *rules, enum call_format format,
     const struct tagged_draft draft = {
         .rules = rules, .d = d, .format = format, .function = function, .e = e};
     struct text_span name = json_text(json_member(function, "name"));
+    if (tagged_text_check(format, TAGGED_NAME, name, e)) return EXPR_NOTHING;
     return EXPR_SEQUENCE_OF(d, expr_word(d, words->name), expr_text(d, name.text, name.size),
                             expr_word(d, words->name_end), draft_parameters(&draft),
                             expr_word(d, words->call_end));

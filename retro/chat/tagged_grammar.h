@@ -2,12 +2,17 @@
  * around all of them. */
 #pragma once
 
-#include "retro/chat/chat_reply.h"
+#include "retro/chat/tagged_calls.h"
 #include "retro/grammar/schema.h"
 
+/* STATUS_INVALID, in *e: the text would be read back as another. */
+enum status tagged_text_check(enum call_format format, enum tagged_part part, struct text_span text,
+                              struct error *e);
+
 /* One call of the tool in the format CALLS_FUNCTION, CALLS_GLM or CALLS_MINIMAX: its parameters in
- * the order of `properties`, each at most once, and the required ones. A text value has no "</".
- * STATUS_UNSUPPORTED names a keyword that cannot be held to between tags. Errors stay in *e. */
+ * the order of `properties`, each at most once, and the required ones. A free text has no "</".
+ * STATUS_UNSUPPORTED names a keyword that cannot be held to between tags, STATUS_INVALID a name or
+ * a text of `enum` that cannot stand there. Errors stay in *e. */
 int tagged_call_draft(struct json_rules *rules, enum call_format format,
                       const struct json *function, struct error *e);
 /* The same in the format CALLS_PYTHON, whose values are JSON. STATUS_INVALID: a name does not fit

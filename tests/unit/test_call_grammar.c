@@ -250,6 +250,9 @@ static void test_lists(void **state) {
 
 /* A name that Python's lists cannot have, of a tool or of a parameter, and keywords that no format
  * holds. */
+#define ENUM_OF(text) \
+    "\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"string\", " \
+    "\"enum\": [\"" text "\"]}}}"
 static void test_list_refusals(void **state) {
     (void)state;
     static const struct {
@@ -267,6 +270,20 @@ static void test_list_refusals(void **state) {
          "\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"string\", "
          "\"pattern\": \"x\"}}}",
          "the keyword pattern cannot be held to"},
+        {CALLS_MINIMAX, "\"name\": \"a\\\">b\"", "cannot name the tool \"a\">b\""},
+        {CALLS_FUNCTION, "\"name\": \"a>b\"", "cannot name the tool \"a>b\""},
+        {CALLS_GLM, "\"name\": \"a<b\"", "cannot name the tool \"a<b\""},
+        {CALLS_GLM, "\"name\": \"\"", "cannot name the tool \"\""},
+        {CALLS_FUNCTION, "\"name\": \"a\\n\"", "cannot name the tool \"a\n\""},
+        {CALLS_DEEPSEEK, "\"name\": \" a\"", "cannot name the tool \" a\""},
+        {CALLS_DEEPSEEK_BLOCK, "\"name\": \"a" SEPARATED "\"", "cannot name the tool"},
+        {CALLS_GLM, "\"name\": \"f\", \"parameters\": {\"properties\": {\"a</arg_key>\": {}}}",
+         "cannot name the parameter \"a</arg_key>\""},
+        {CALLS_FUNCTION, "\"name\": \"f\", \"parameters\": {\"properties\": {\" a\": {}}}",
+         "cannot name the parameter \" a\""},
+        {CALLS_MINIMAX, ENUM_OF("\\na"), "cannot have the value \"\na\""},
+        {CALLS_GLM, ENUM_OF("a</arg_value>"), "cannot have the value \"a</arg_value>\""},
+        {CALLS_FUNCTION, ENUM_OF("a</parameter>b"), "cannot have the value \"a</parameter>b\""},
     };
     for (size_t i = 0; i < ARRAY_COUNT(refused); i++) {
         struct grammar *g;
