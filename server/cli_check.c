@@ -10,6 +10,7 @@
 #include "retrieval/open/collection_open.h"
 #include "retro/weights/gguf_folder.h"
 #include "server/access/keyring.h"
+#include "server/blocks/block_folder.h"
 #include "server/host/check.h"
 #include "server/http/tls.h"
 
@@ -63,6 +64,11 @@ static enum status check_picture_embedder_folder(const struct config *config, st
                        "; this is no embedder folder", e);
 }
 
+static enum status check_cache_folder(const struct config *config, struct error *e) {
+    if (block_folder_check(config->server.cache_folder, e) == STATUS_OK) return STATUS_OK;
+    return error_prefix(e, "server.cache_folder");
+}
+
 /* The files that say who may ask, and who the server is. */
 
 static enum status check_keys(const struct config *config, struct error *e) {
@@ -96,6 +102,7 @@ static const struct check_step {
      check_embedder_folder},
     {"retrieval.picture_embedder", offsetof(struct config, retrieval.picture_embedder), true,
      check_picture_embedder_folder},
+    {"server.cache_folder", offsetof(struct config, server.cache_folder), true, check_cache_folder},
     {"server.keys_file", offsetof(struct config, server.keys_file), false, check_keys},
     {"server.tls_certificate", offsetof(struct config, server.tls_certificate), false,
      check_certificate},

@@ -25,8 +25,11 @@ static void print_name(const struct block_address *address, char name[NAME_SIZE]
 
 /* Opening. */
 
-static enum status check_folder(const struct block_folder *folder, struct error *e) {
+/* Opens the folder, which the user alone may look into. */
+static enum status open_own(struct block_folder *folder, struct error *e) {
     struct stat st;
+    folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder->fd < 0) return error_errno(e, "%s: open", folder->path);
     if (fstat(folder->fd, &st) != 0) return error_errno(e, "%s", folder->path);
     if (st.st_uid != geteuid())
         return error_set(e, STATUS_INVALID, "%s is another user's folder", folder->path);
@@ -36,6 +39,15 @@ static enum status check_folder(const struct block_folder *folder, struct error 
                          "chmod 700 it",
                          folder->path);
     return STATUS_OK;
+}
+
+enum status block_folder_check(const char *path, struct error *e) {
+    struct block_folder folder = {.path = path, .fd = -1, .lock = -1};
+    struct stat st;
+    if (stat(path, &st) != 0 && errno == ENOENT) return STATUS_OK;
+    enum status status = open_own(&folder, e);
+    block_folder_close(&folder);
+    return status;
 }
 
 static enum status lock_folder(struct block_folder *folder, struct error *e) {
@@ -50,9 +62,7 @@ static enum status lock_folder(struct block_folder *folder, struct error *e) {
 enum status block_folder_open(struct block_folder *folder, const char *path, struct error *e) {
     *folder = (struct block_folder){.path = path, .fd = -1, .lock = -1};
     if (mkdir(path, 0700) != 0 && errno != EEXIST) return error_errno(e, "%s: create", path);
-    folder->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder->fd < 0) return error_errno(e, "%s: open", path);
-    if (check_folder(folder, e) || lock_folder(folder, e)) {
+    if (open_own(folder, e) || lock_folder(folder, e)) {
         block_folder_close(folder);
         return e->status;
     }

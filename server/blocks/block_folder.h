@@ -11,6 +11,9 @@ struct block_folder {
     int fd, lock;
 };
 
+/* Checks a folder that is there as opening does, but for its lock. Opening makes one that is not.
+ */
+enum status block_folder_check(const char *path, struct error *e);
 /* Makes the folder where there is none, and locks it. STATUS_INVALID where others can read it,
  * STATUS_BUSY where another process has it. */
 enum status block_folder_open(struct block_folder *folder, const char *path, struct error *e);

@@ -146,6 +146,14 @@ static enum status check_documents(const struct config *config, const struct mod
     return STATUS_OK;
 }
 
+/* Rows in files. */
+static enum status check_blocks(const struct config *config, const struct model *model,
+                                struct error *e) {
+    if (config->server.cache_folder[0] == '\0' || session_model_has_blocks(model, e) == STATUS_OK)
+        return STATUS_OK;
+    return error_prefix(e, "server.cache_folder");
+}
+
 static enum status check_parts(const struct config *config, const struct model *model,
                                struct backend *backend, struct error *e) {
     const struct model_info *info = model_info(model);
@@ -154,7 +162,8 @@ static enum status check_parts(const struct config *config, const struct model *
     int k, most;
     enum status status = check_sessions(config, model, e);
     if (status) return error_prefix(e, "model.path: %s", config->model.path);
-    status = check_mode(config, info, &mode, e);
+    status = check_blocks(config, model, e);
+    if (status == STATUS_OK) status = check_mode(config, info, &mode, e);
     if (status == STATUS_OK && documents_wanted(config))
         status = check_query(config, info, mode, config->model.path, e);
     if (status == STATUS_OK && info->chunk_length > 0)

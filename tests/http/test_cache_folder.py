@@ -257,15 +257,17 @@ def test_a_full_disk(config, tmp_path, rows):
 
 
 def test_folders_that_are_refused(config, tmp_path, keep, rows):
-    def refusal(*sets):
-        command = [BUILD / "retro-server", "--config", config, *(a for s in sets for a in ("--set", s))]
+    def refusal(*sets, check=()):
+        command = [BUILD / "retro-server", "--config", config, *check, *(a for s in sets for a in ("--set", s))]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert done.returncode == 1, done.stderr
         return done.stderr
 
     open_to_all = tmp_path / "open"
     open_to_all.mkdir(mode=0o755)
-    assert "chmod 700" in refusal(f"server.cache_folder={open_to_all}")
+    for check in ([], ["--check-config"]):
+        assert "chmod 700" in refusal(f"server.cache_folder={open_to_all}", check=check)
+        assert "Not a directory" in refusal(f"server.cache_folder={config}", check=check)
     assert "no rows are kept in memory" in refusal(f"server.cache_folder={rows}", "server.prefix_cache_mb=0")
     keep()
     assert "another server has this folder" in refusal(f"server.cache_folder={rows}")

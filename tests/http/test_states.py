@@ -30,8 +30,9 @@ def servers(tmp_path_factory, request):
     path.write_text(json.dumps(config))
     # Rows in files are of no use to it.
     command = [BUILD / "retro-server", "--config", path, "--set", f"server.cache_folder={folder / 'rows'}"]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert refused.returncode == 1 and "has states beside its rows" in refused.stderr, refused.stderr
+    for check in (["--check-config"], []):
+        refused = subprocess.run(command + check, capture_output=True, text=True, timeout=120)
+        assert refused.returncode == 1 and "has states beside its rows" in refused.stderr, refused.stderr
     pair = [Server(path, folder), Server(path, folder, "server.prefix_cache_mb=0", "server.drafts=off")]
     yield pair
     for server in pair:

@@ -123,6 +123,8 @@ void session_pool_watch_blocks(struct session_pool *pool, const struct session_w
  * on a device with memory of its own, nor where rows depend on an encoder's text, nor where rows
  * alone are of no use without states. The words say which. */
 enum status session_pool_has_blocks(const struct session_pool *pool, struct error *e);
+/* The same as far as the model alone tells. */
+enum status session_model_has_blocks(const struct model *model, struct error *e);
 size_t session_block_bytes(const struct session_pool *pool, int rows);
 /* Rows [0, rows) of a block that has joined and not left; any thread. */
 void session_block_get(const struct session_pool *pool, int32_t block, int rows, char *image);

@@ -55,6 +55,18 @@ void tell_left(struct session_pool *pool, int32_t block, int there, bool reads) 
 
 /* Blocks as bytes. */
 
+enum status session_model_has_blocks(const struct model *model, struct error *e) {
+    const struct dims *dims = &model_decoder(model)->dims;
+    if (dims->reads == EDGE_SOURCE)
+        return error_set(e, STATUS_UNSUPPORTED, "a %s model reads an encoder's text",
+                         model->info.family);
+    if (dims->state.kernel > 0)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "a %s model has states beside its rows, and files have rows alone",
+                         model->info.family);
+    return STATUS_OK;
+}
+
 enum status session_pool_has_blocks(const struct session_pool *pool, struct error *e) {
     const struct model *model = pool->model;
     if (model->comm->world->size > 1)
@@ -63,13 +75,7 @@ enum status session_pool_has_blocks(const struct session_pool *pool, struct erro
     if (strcmp(model->backend->ops->name, "cpu") != 0)
         return error_set(e, STATUS_UNSUPPORTED, "the rows are in the memory of %s",
                          backend_describe(model->backend));
-    if (model_decoder(model)->dims.reads == EDGE_SOURCE)
-        return error_set(e, STATUS_UNSUPPORTED, "a %s model reads an encoder's text",
-                         model->info.family);
-    if (pool->states.model)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "a %s model has states beside its rows, and files have rows alone",
-                         model->info.family);
+    if (session_model_has_blocks(model, e)) return e->status;
     if (!prefix_tree_keeps(&pool->tree))
         return error_set(e, STATUS_UNSUPPORTED, "no rows are kept in memory");
     return STATUS_OK;
