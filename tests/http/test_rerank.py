@@ -109,3 +109,17 @@ def test_tools_rerank_too(config, tmp_path):
     rows = [json.loads(line) for line in run(BUILD / "retro-eval", "retrieval", "--json", *options, questions).splitlines()]
     assert {row["way"] for row in rows} == {"vectors", "words", "hybrid", "reranked"}
     assert all(0 <= row["ndcg@10"] <= 1 for row in rows)
+
+
+def test_a_nul_ends_no_text(config, tmp_path):
+    """Neither of a document nor of a query, in the words that Qwen3-Reranker is asked in."""
+    server = Server(config, tmp_path, f"retrieval.reranker={ROOT / 'tests/golden/reranker/qwen3'}")
+
+    def score(query, document):
+        reply = call(server, "POST", "/v1/rerank", {"query": query, "documents": [document]})
+        return reply["results"][0]["relevance_score"], reply["usage"]["total_tokens"]
+
+    short, long = score("a word", "some"), score("a word", "some\0 more words at the end")
+    assert short[0] != long[0] and short[1] + 4 < long[1]
+    assert score("a\0 word at the end", "some")[1] > short[1] + 2
+    assert server.stop() == 0, server.log.read_text()

@@ -32,7 +32,6 @@ static const char question_before[] =
     "<|im_start|>user\n";
 static const char usual_instruction[] =
     "Given a web search query, retrieve relevant passages that answer the query";
-static const char question_pair[] = "<Instruct>: %s\n<Query>: %.*s\n<Document>: %.*s";
 static const char question_behind[] = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
 
 /* Opening. */
@@ -322,6 +321,16 @@ static enum status scorer_encode(const struct scorer *scorer, struct text_span t
     return tokenizer_encode(scorer->pairs.tokenizer, text.text, text.size, TOKENIZER_PLAIN, out, e);
 }
 
+/* A text may have any bytes, NULs too. */
+static void write_question(struct buffer *out, const char *instruction, struct text_span query,
+                           struct text_span text) {
+    buffer_clear(out);
+    buffer_printf(out, "<Instruct>: %s\n<Query>: ", instruction);
+    buffer_append(out, query.text, query.size);
+    buffer_append_string(out, "\n<Document>: ");
+    buffer_append(out, text.text, text.size);
+}
+
 /* Query and text are read as one text, whose end is cut. */
 static enum status score_questions(struct scoring_call *call, const struct scorer_request *request,
                                    struct error *e) {
@@ -329,10 +338,7 @@ static enum status score_questions(struct scoring_call *call, const struct score
     struct text_stack *stack = &scorer->pairs;
     int room = scorer->max_tokens - scorer_marks(scorer);
     for (int i = 0; i < request->n; i++) {
-        struct text_span query = request->query, text = request->texts[i];
-        buffer_clear(&call->question);
-        buffer_printf(&call->question, question_pair, scorer->instruction, (int)query.size,
-                      query.text, (int)text.size, text.text);
+        write_question(&call->question, scorer->instruction, request->query, request->texts[i]);
         struct text_span question = {call->question.data, call->question.size};
         if (scorer_encode(scorer, question, &call->text, e)) return e->status;
         int n = min_int(call->text.n, room), rows = n + scorer_marks(scorer), position = 0;
