@@ -268,6 +268,27 @@ struct text_range marks_find_section(struct mark_span marks, struct text_span te
     return section;
 }
 
+struct text_range marks_keep_sure(struct mark_span marks, struct text_range section,
+                                  struct text_range part, int least) {
+    bool poor = false;
+    for (uint32_t i = find_page(marks, section.start); i < marks.n; i++) {
+        struct mark mark = mark_read(marks, i);
+        if (mark.at >= section.end) break;
+        if (mark.kind == MARK_PAGE && poor && mark.at <= part.start) {
+            section.start = mark.at;
+            poor = false;
+        }
+        if (mark.kind != MARK_CONFIDENCE || (int)mark.value >= least) continue;
+        if (mark.at >= part.end) {
+            section.end = mark.at;
+            break;
+        }
+        section.start = part.start;
+        poor = true;
+    }
+    return section;
+}
+
 uint32_t marks_last_page(struct mark_span marks) {
     uint32_t last = 0;
     for (uint32_t i = 0; i < marks.n; i++) {

@@ -135,5 +135,9 @@ bool marks_find_page(struct mark_span marks, uint64_t text_size, uint32_t page,
  * ends. */
 struct text_range marks_find_section(struct mark_span marks, struct text_span text,
                                      struct text_range part);
+/* As much of the section around bytes `part` as stands on no page of which OCR was less sure than
+ * `least`; `part` stays whole. */
+struct text_range marks_keep_sure(struct mark_span marks, struct text_range section,
+                                  struct text_range part, int least);
 /* The last page's number; 0: none is known. */
 uint32_t marks_last_page(struct mark_span marks);

@@ -141,6 +141,7 @@ static enum status compose(const struct engine_sequence *sequence, struct compos
                                          .n_earlier = earlier->n,
                                          .order = &composition->order,
                                          .sections = asked->choice.read == RETRIEVAL_READ_SECTION,
+                                         .min_confidence = asked->choice.min_confidence,
                                          .last_number = earlier->last_number};
     struct passages *passages = &composition->passages;
     bool encodes = asked->n_source > 0;

@@ -241,6 +241,43 @@ static void test_sections(void **state) {
     buffer_free(&marked.marks);
 }
 
+/* Pages of which OCR was less sure end a section; 0 stands for a page that OCR did not read. */
+static void test_sure_pages(void **state) {
+    static const char text_of_pages[] = "First page. Second page. Third page. Fourth page.";
+    static const char *const pages[] = {"First", "Second", "Third", "Fourth"};
+    static const struct {
+        int sure[4], least;
+        const char *grown;
+    } cases[] = {
+        {{90, 90, 90, 90}, 50, "First page. Second page. Third page. Fourth page."},
+        {{90, 0, 0, 90}, 50, "First page. Second page. Third page. Fourth page."},
+        {{30, 90, 90, 90}, 50, "Second page. Third page. Fourth page."},
+        {{90, 30, 90, 90}, 50, "Third page. Fourth page."},
+        {{30, 30, 0, 30}, 50, "Third page."},
+        {{90, 90, 90, 30}, 50, "First page. Second page. Third page."},
+        {{30, 30, 30, 30}, 50, "Third page."},
+        {{30, 30, 30, 30}, 0, "First page. Second page. Third page. Fourth page."},
+    };
+    struct tokenizer *t = open_bytes();
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct buffer marks = {0};
+        for (size_t page = 0; page < ARRAY_COUNT(pages); page++) {
+            size_t at = (size_t)(strstr(text_of_pages, pages[page]) - text_of_pages);
+            marks_add(&marks, MARK_PAGE, 0, at, page + 1);
+            if (cases[i].sure[page] > 0)
+                marks_add(&marks, MARK_CONFIDENCE, 0, at, (size_t)cases[i].sure[page]);
+        }
+        struct hit hit = hit_of("a", text_of_pages, "Third page.", 0.9F);
+        hit.marks = marks_of(&marks);
+        struct passage_growth growth = {.tokenizer = t, .min_confidence = cases[i].least};
+        passage_grow(&growth, &hit, 100);
+        expect_text(&hit, cases[i].grown);
+        buffer_free(&marks);
+    }
+    tokenizer_close(t);
+}
+
 /* "z. " is a token, but before an X its blank belongs to that: in its passage the text has a token
  * more than by itself, and half of the room is too little for a sentence. */
 static void test_section_with_more_tokens(void **state) {
@@ -422,6 +459,7 @@ int main(void) {
         cmocka_unit_test(test_joined_and_ordered),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_sections),
+        cmocka_unit_test(test_sure_pages),
         cmocka_unit_test(test_section_with_more_tokens),
         cmocka_unit_test(test_no_section),
         cmocka_unit_test(test_again),

@@ -33,8 +33,10 @@ static bool same_text(const struct hit *left, const struct hit *right) {
 }
 
 static struct text_range find_section(const struct passage_growth *growth, const struct hit *hit) {
-    struct text_range section =
-        marks_find_section(hit->marks, hit->source, (struct text_range){hit->start, hit->end});
+    const struct text_range own = {hit->start, hit->end};
+    struct text_range section = marks_find_section(hit->marks, hit->source, own);
+    if (growth->min_confidence > 0)
+        section = marks_keep_sure(hit->marks, section, own, growth->min_confidence);
     for (int i = 0; i < growth->n_earlier; i++) {
         const struct hit *earlier = &growth->earlier[i];
         if (!same_text(earlier, hit)) continue;

@@ -15,12 +15,13 @@ void passage_widen(struct hit *hit);
 
 /* Grows a widened hit within its section, by so many tokens at most: to all of the section, or by
  * about as much on both sides, to whole sentences. Passages [n] of earlier turns that have a part
- * of the section end it: none of their text is written twice. A hit without its document's text
- * stays as it is. */
+ * of the section end it: none of their text is written twice. So do pages of which OCR was less
+ * sure than min_confidence. A hit without its document's text stays as it is. */
 struct passage_growth {
     const struct tokenizer *tokenizer;
     const struct hit *earlier;
     int n_earlier;
+    int min_confidence; /* 0: any page */
 };
 void passage_grow(const struct passage_growth *growth, struct hit *hit, int tokens);
 

@@ -216,7 +216,8 @@ static enum status grow_hit(struct passage_writer *writer, int budget, int n_hit
                             struct error *e) {
     const struct passage_growth growth = {.tokenizer = writer->tokenizer,
                                           .earlier = writer->from->earlier,
-                                          .n_earlier = writer->from->n_earlier};
+                                          .n_earlier = writer->from->n_earlier,
+                                          .min_confidence = writer->from->min_confidence};
     struct hit *hit = &writer->widened[i];
     const struct hit own = *hit;
     bool over = false;

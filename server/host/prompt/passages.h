@@ -63,8 +63,9 @@ struct passage_sources {
     const struct hit *earlier; /* [n_earlier] passages of earlier turns of the prompt */
     int n_earlier;
     const struct passage_order *order; /* NULL: that of relevance */
-    bool sections;   /* what the budget leaves is for more of the hits' sections */
-    int last_number; /* the highest that a passage of the conversation had; 0: none had one */
+    bool sections;      /* what the budget leaves is for more of the hits' sections */
+    int min_confidence; /* of OCR in pages that sections are read of; 0: any */
+    int last_number;    /* the highest that a passage of the conversation had; 0: none had one */
 };
 
 /* Makes passages of the hits: widened to sentences, joined where they touch, numbered in the order
