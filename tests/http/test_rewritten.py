@@ -106,6 +106,15 @@ def test_the_model_reads_the_users_own_words(server):
     assert reply["usage"]["prompt_tokens"] == other["usage"]["prompt_tokens"]
 
 
+def test_a_request_that_is_refused_asks_for_no_rewrite(server):
+    before = counts(server)
+    odd = ask("And the second one?", [*EARLIER, {"role": "tool", "content": 5}])
+    assert "message 2" in chat(server, odd, 400)["error"]["message"]
+    assert chat(server, ask("And the second one?"), 400, max_tokens=5000)["error"]["code"] == "context_length_exceeded"
+    assert chat(server, ask("second " * 3000), 400)["error"]["code"] == "context_length_exceeded"
+    assert counts(server) == before
+
+
 def test_a_first_question_is_not_rewritten(server):
     before = counts(server)
     for earlier in ([], [{"role": "system", "content": "Be brief."}], [{"role": "assistant", "content": " "}]):

@@ -165,6 +165,15 @@ bool chat_make_prompt(const struct chat_answer *answer, struct chat_prompt *prom
     return chat_prompt_make(answer->base.model, &answer->request, prompt, format, failure);
 }
 
+bool chat_check_prompt(struct chat_answer *answer, struct failure *failure) {
+    struct chat_prompt prompt;
+    int max_tokens;
+    bool ok = chat_fit_prompt(answer, &prompt, failure) &&
+              choose_length(answer, &prompt, &max_tokens, failure);
+    chat_prompt_free(&prompt);
+    return ok;
+}
+
 static bool open_choices(struct chat_answer *answer, struct failure *failure) {
     struct chat_prompt prompt;
     bool ok = chat_fit_prompt(answer, &prompt, failure) && chat_guide_tools(answer, failure);

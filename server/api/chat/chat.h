@@ -89,6 +89,8 @@ void chat_free_choice(struct choice *choice);
  */
 bool chat_make_prompt(const struct chat_answer *answer, struct chat_prompt *prompt,
                       enum call_format *format, struct failure *failure);
+/* Whether a conversation without pictures makes a prompt that leaves room for the answer. */
+bool chat_check_prompt(struct chat_answer *answer, struct failure *failure);
 /* All that the engine is asked for a choice whose sequence is new. */
 bool chat_ask(struct chat_answer *answer, struct choice *choice, const struct chat_prompt *prompt,
               struct failure *failure);
