@@ -15,12 +15,24 @@
 #include "kernels/cpu/math_vector.h"
 
 enum {
-    SCORE_ROWS = VEC_SUMS >= 16 ? 4 : 1, /* rows of a tile with four keys */
+#ifdef SCORES_IN_FOURS
+    SCORE_ROWS = 2, /* rows of a tile with four keys */
+#else
+    SCORE_ROWS = VEC_SUMS >= 16 ? 4 : 1, /* the same */
+#endif
     MIX_ROWS = VEC_SUMS >= 16
                    ? 4
                    : 2, /* rows, and vectors of columns, of a tile; a single row goes with four */
     KEYS_AHEAD = 8192   /* bytes from what is read to what is fetched */
 };
+
+#ifndef SCORES_IN_FOURS
+/* The running sum of one score is a vector: of columns sixteen apart. */
+#define score_sum vec
+#define score_zero vec_zero
+#define score_add vec_fma
+#define scores_store(to, sums) vec_sum_four(to, (sums)[0], (sums)[1], (sums)[2], (sums)[3])
+#endif
 
 /* Sixteen columns of which the first n exist; the others are zeros. */
 ALWAYS_INLINE struct vec load_columns(const char *p, int n, const enum dtype dtype) {
@@ -193,22 +205,22 @@ ALWAYS_INLINE void score_four(const struct attention_range *range, struct key_pa
     const size_t size = dtype_bytes(dtype);
     const char *k = first.data;
     const float *q = range->scratch->queries + first.row * padded;
-    struct vec sums[4] = {vec_zero(), vec_zero(), vec_zero(), vec_zero()};
+    struct score_sum sums[4] = {score_zero(), score_zero(), score_zero(), score_zero()};
     int d = 0;
     for (; d + TILE_COLUMNS <= columns; d += TILE_COLUMNS)
         for (int i = 0; i < 4; i++)
-            sums[i] = vec_fma(
+            sums[i] = score_add(
                 vec_load(q + i * apart + d),
                 load_columns(k + (size_t)i * step.bytes + (size_t)d * size, TILE_COLUMNS, dtype),
                 sums[i]);
     if (d < columns)
         for (int i = 0; i < 4; i++)
-            sums[i] = vec_fma(
+            sums[i] = score_add(
                 vec_load(q + i * apart + d),
                 load_columns(k + (size_t)i * step.bytes + (size_t)d * size, columns - d, dtype),
                 sums[i]);
     float four[4], *scores = range->scratch->scores + first.row * ATTENTION_KEYS + first.key;
-    vec_sum_four(four, sums[0], sums[1], sums[2], sums[3]);
+    scores_store(four, sums);
     for (int i = 0; i < 4; i++) scores[i * (step.rows * ATTENTION_KEYS + step.keys)] = four[i];
 }
 
@@ -319,18 +331,17 @@ struct copied {
 /* Scores of `rows` rows against four keys. */
 ALWAYS_INLINE void score_tile(float *scores, const float *q, int padded, const float *k, int apart,
                               const int rows) {
-    struct vec sums[4 * SCORE_ROWS], v[4];
-    for (int i = 0; i < 4 * rows; i++) sums[i] = vec_zero();
+    struct score_sum sums[4 * SCORE_ROWS];
+    struct vec v[4];
+    for (int i = 0; i < 4 * rows; i++) sums[i] = score_zero();
     for (int d = 0; d < padded; d += TILE_COLUMNS) {
         for (int i = 0; i < 4; i++) v[i] = vec_load(k + i * apart + d);
         for (int r = 0; r < rows; r++) {
             struct vec x = vec_load(q + r * padded + d);
-            for (int i = 0; i < 4; i++) sums[4 * r + i] = vec_fma(x, v[i], sums[4 * r + i]);
+            for (int i = 0; i < 4; i++) sums[4 * r + i] = score_add(x, v[i], sums[4 * r + i]);
         }
     }
-    for (int r = 0; r < rows; r++)
-        vec_sum_four(scores + r * ATTENTION_KEYS, sums[4 * r], sums[4 * r + 1], sums[4 * r + 2],
-                     sums[4 * r + 3]);
+    for (int r = 0; r < rows; r++) scores_store(scores + r * ATTENTION_KEYS, sums + 4 * r);
 }
 
 /* Sixteen keys side by side: [columns][16], and the next sixteen behind them. A vector of scores is
@@ -467,7 +478,22 @@ ALWAYS_INLINE void mix_tile(float *to, int padded, const float *p, struct copied
     for (int r = 0; r < rows; r++)
         for (int t = 0; t < vecs; t++)
             out[r * vecs + t] = vec_load(to + r * padded + t * TILE_COLUMNS);
-    for (int i = 0; i < values.n; i++) {
+    int i = 0;
+#ifdef MULTIPLIES_BY_LANE
+    for (; i + 4 <= values.n; i += 4) {
+        struct four x[MIX_ROWS];
+        for (int r = 0; r < rows; r++) x[r] = four_load(p + r * ATTENTION_KEYS + i);
+        UNROLLED
+        for (int key = 0; key < 4; key++) {
+            for (int t = 0; t < vecs; t++)
+                v[t] = vec_load(values.data + (i + key) * values.apart + t * TILE_COLUMNS);
+            for (int r = 0; r < rows; r++)
+                for (int t = 0; t < vecs; t++)
+                    out[r * vecs + t] = vec_fma_lane(x[r], key, v[t], out[r * vecs + t]);
+        }
+    }
+#endif
+    for (; i < values.n; i++) {
         for (int t = 0; t < vecs; t++)
             v[t] = vec_load(values.data + i * values.apart + t * TILE_COLUMNS);
         for (int r = 0; r < rows; r++) {
