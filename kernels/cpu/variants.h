@@ -44,6 +44,8 @@ PRODUCT_PROTOTYPES(bf16)
 
 void panel_avx512(const struct panel_product *product, int panel);
 void panels_avx512(const struct panel_product *product, int first_tile, int n_tiles);
+void panel_neon(const struct panel_product *product, int panel);
+void panels_neon(const struct panel_product *product, int first_tile, int n_tiles);
 void round_avx512bf16(uint16_t *to, const float *from, int n);
 
 void pair_neon(const struct pair_product *product, int pair);

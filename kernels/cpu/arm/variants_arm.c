@@ -12,10 +12,11 @@ static bool has_dotprod(void) { return (getauxval(AT_HWCAP) & CAP_DOTPROD) != 0;
 static bool has_i8mm(void) { return has_dotprod() && (getauxval(AT_HWCAP2) & CAP2_I8MM) != 0; }
 static bool has_bf16(void) { return has_i8mm() && (getauxval(AT_HWCAP2) & CAP2_BF16) != 0; }
 
-/* A set's products of quantised blocks; all quantise inputs as NEON does. */
+/* A set's products; all quantise inputs, and multiply by f32 weights, as NEON does. */
 #define PRODUCTS_OF(floats, quants) \
-    .linear = linear_##floats, .quantise = quantise_neon, .blocks = blocks_##quants, \
-    .quantise_supers = quantise_supers_neon, .supers = supers_##quants
+    .panel_rows = 12, .panel = panel_neon, .panels = panels_neon, .linear = linear_##floats, \
+    .quantise = quantise_neon, .blocks = blocks_##quants, .quantise_supers = quantise_supers_neon, \
+    .supers = supers_##quants
 
 const struct cpu_kernels cpu_kernels_neon = {
     PRODUCTS_OF(neon, neon),
