@@ -177,6 +177,10 @@ $(BUILD)/kernels/cpu/x86/%_avx512vnni.c.o: CFLAGS += -mavx512f -mavx512bw -mavx5
 $(BUILD)/kernels/cpu/x86/%_amx.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mamx-tile -mamx-bf16 $(VECTOR)
 $(BUILD)/kernels/cpu/x86/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c $(VECTOR)
 
+# The kernels for Arm are written in the order in which registers suffice: gcc's first scheduling would move loads ahead
+# of it and put sums on the stack.
+$(BUILD)/kernels/cpu/arm/%.c.o: CFLAGS += $(if $(findstring clang,$(CC)),,-fno-schedule-insns)
+
 # Their loops are unrolled by name, and -O3 puts sums that -O2 keeps in registers on the stack (gcc 12).
 $(BUILD)/kernels/cpu/x86/linear_%.c.o: CFLAGS += $(if $(SANITIZE),,-O2)
 

@@ -1,19 +1,17 @@
 /* kernels/cpu/blocks_vector.h: the register-tile kernels of blocks.h; include after a dots header.
  *
- * A strip is LANES columns: a tile in AVX-512 registers, half of one in AVX2's, a quarter in
- * NEON's. A kernel takes R rows of one group and S strips, keeps an integer sum of the block and a
+ * A kernel takes R rows of one group and S strips, keeps an integer sum of the block and a
  * float sum of the row for each pair in registers, and streams the weights past them once. R, S and
  * the dtype are compile-time constants of each instance; the arithmetic of one element is the same
  * in all of them. */
 #pragma once
 
+#include "kernels/cpu/strips.h"
 #include "kernels/cpu/variants.h"
 
 enum {
-    TILE_STRIPS = TILE_COLUMNS / LANES,
     MOST_STRIPS = TILE_STRIPS > 2 ? TILE_STRIPS : 2, /* of a kernel */
-    PASS_STRIPS = DOT_SUMS / INPUT_ROWS,             /* of a kernel that takes INPUT_ROWS rows */
-    STRIP_BYTES = LANES * QUAD
+    PASS_STRIPS = DOT_SUMS / INPUT_ROWS              /* of a kernel that takes INPUT_ROWS rows */
 };
 
 /* How many strips one group of up to FEW_ROWS rows takes at once: a tile's, or one. */
@@ -45,7 +43,6 @@ struct block_place {
     int row, strip;
 };
 
-#ifndef QUADS_BY_ELEMENT
 /* sum + the products of a quad of weights with quad `quad` of the values x. */
 ALWAYS_INLINE struct ints int8_quad_add(struct ints sum, struct quads w, const int8_t *x,
                                         int quad) {
@@ -55,26 +52,12 @@ ALWAYS_INLINE struct ints int4_quad_add(struct ints sum, __typeof__(load_quads(N
                                         const int8_t *x, int quad) {
     return int4_add(sum, w, x + quad * QUAD);
 }
-#endif
 
 /* The scales and values of one strip at one block. */
 struct block_at {
     const uint16_t *scales;
     const uint8_t *values, *exponents; /* of MXFP4, which has no scales */
 };
-
-typedef uint8_t exponents_of __attribute__((vector_size(LANES)));
-typedef uint32_t powers_of __attribute__((vector_size(LANES * QUAD)));
-
-/* 2^(byte - 127) of each of LANES bytes (mxfp4_scale). */
-ALWAYS_INLINE struct floats floats_load_exponents(const uint8_t *p) {
-    exponents_of bytes;
-    struct floats scales;
-    memcpy(&bytes, p, sizeof bytes);
-    powers_of bits = __builtin_convertvector(bytes, powers_of) << 23;
-    memcpy(&scales, &bits, sizeof scales);
-    return scales;
-}
 
 ALWAYS_INLINE size_t block_offset(const enum dtype dtype, size_t b) {
     if (dtype == DTYPE_MXFP4)
@@ -253,28 +236,6 @@ ALWAYS_INLINE void fetch_block(struct block_fetch *fetch, size_t tile_bytes,
         }
 }
 
-/* Whether few rows fetch a tile's next values from where they are: with Arm's instructions, whose
- * addresses are a register and a constant, that takes a third of the instructions. */
-#ifdef QUADS_BY_ELEMENT
-enum { FETCHES_BY_PLACE = 1 };
-#else
-enum { FETCHES_BY_PLACE = 0 };
-#endif
-
-/* Fetches values of the tile FETCH_AHEAD bytes behind `at`, its strips' places. The assembly keeps
- * the compiler from an address of its own for each strip. */
-ALWAYS_INLINE void values_fetch(struct block_at at[TILE_STRIPS], const enum dtype dtype) {
-    const uint16_t *scales = at[0].scales;
-    const uint8_t *values = at[0].values;
-    __asm__("" : "+r"(scales), "+r"(values));
-    for (int s = 0; s < TILE_STRIPS; s++) {
-        at[s].scales = scales + s * LANES;
-        at[s].values = values + s * STRIP_BYTES;
-    }
-    const int lines = dtype == DTYPE_INT8 ? BLOCK_QUADS : BLOCK_QUADS / 2;
-    for (int i = 0; i < lines; i++) __builtin_prefetch(values + FETCH_AHEAD + i * LINE_BYTES, 0, 3);
-}
-
 ALWAYS_INLINE void block_kernel(const struct block_place *place, const struct kernel_form form) {
     const int rows = form.rows, strips = form.strips;
     const enum dtype dtype = form.dtype;
@@ -295,10 +256,7 @@ ALWAYS_INLINE void block_kernel(const struct block_place *place, const struct ke
                 block_at(tile + (size_t)(s / TILE_STRIPS) * tile_bytes,
                          (strips < TILE_STRIPS ? place->strip % TILE_STRIPS : 0) + s % TILE_STRIPS,
                          dtype, b);
-        if (FETCHES_BY_PLACE && rows <= FEW_ROWS && strips == TILE_STRIPS && dtype != DTYPE_MXFP4)
-            values_fetch(at, dtype);
-        else
-            fetch_block(&fetch, tile_bytes, form);
+        fetch_block(&fetch, tile_bytes, form);
         if (dtype == DTYPE_INT8)
             block_int8(&sums, block, at, form);
         else if (dtype == DTYPE_MXFP4)

@@ -1,5 +1,6 @@
 /* kernels/cpu/layout.h: the packed layout of a weight W [n_out, n_in]: one for each dtype, the same
- * for every variant, so that a packed file serves every CPU.
+ * for every variant of a machine, so that a packed file serves every processor of its kind. Arm's
+ * int8 has a sign, as SDOT and SMMLA want it; all else is alike.
  *
  * A weight is tiles of 16 output columns, one after another; columns past n_out are zeros. A tile
  * holds all of K:
@@ -8,9 +9,10 @@
  *   bf16       two tiles together, [k / 2][2 tiles][16][2]: pairs along K side by side, as
  * vdpbf16ps wants them, and two tiles in one stream, as a single row of it needs two sums to keep
  * up with memory. n_in is rounded up to even, and an odd last tile has a partner of zeros. int8
- * [block / 2]{ f16 scale[2][16], uint8 q[2][8][16][4] }: a pair of blocks of 32 along K. q + 128,
- * so without a sign, in quads along K as vpdpbusd wants them. The second half of a last pair
- * without partner is unused. int4       [block]{ f16 scale[16], f16 minimum[16], uint8 q[4][16][4]
+ * [block / 2]{ f16 scale[2][16], uint8 q[2][8][16][4] }: a pair of blocks of 32 along K. q +
+ * INT8_OFFSET, so without a sign where that is 128, in quads along K as vpdpbusd wants them. The
+ * second half of a last pair without partner is unused. int4       [block]{ f16 scale[16], f16
+ * minimum[16], uint8 q[4][16][4]
  * }: quad i of the block in the low nibbles of q[i], quad i + 4 in the high ones. Q4_K
  * [super-block]{ f16 d[16], f16 dmin[16], uint8 packed[3][16][4], { uint8 q[4][16][4] } [8] }: a
  *              block of 32 as in int4. Byte i of a column's quads in `packed` has in its lower six
@@ -30,7 +32,13 @@
 #include "kernels/mxfp4.h"
 
 /* Changes with the layout. */
+#if CPU_ARM
+#define CPU_PACKED_LAYOUT "cpu-tiles16-2-signed"
+enum { INT8_OFFSET = 0 };
+#else
 #define CPU_PACKED_LAYOUT "cpu-tiles16-2"
+enum { INT8_OFFSET = 128 };
+#endif
 
 enum {
     TILE_COLUMNS = 16, /* output columns of one packed tile: a 512-bit vector of f32 */
@@ -42,7 +50,6 @@ enum {
     INT8_BLOCK_BYTES = BLOCK_QUADS * QUAD_BYTES, /* values alone */
     INT8_PAIR_BYTES = LINE_BYTES + 2 * INT8_BLOCK_BYTES,
     INT4_BLOCK_BYTES = LINE_BYTES + BLOCK_QUADS / 2 * QUAD_BYTES,
-    INT8_OFFSET = 128,
     MXFP4_BLOCK_BYTES = BLOCK_QUADS / 2 * QUAD_BYTES, /* codes alone */
     MXFP4_GROUP = QUAD_BYTES / TILE_COLUMNS,          /* blocks whose exponents share a line */
     MXFP4_GROUP_BYTES = LINE_BYTES + MXFP4_GROUP * MXFP4_BLOCK_BYTES,
@@ -125,7 +132,7 @@ static inline struct packed_block packed_block(const struct weight *weight, int 
 }
 /* The q of column `lane`, k in 0 .. 31 of the block. */
 static inline int packed_int8(struct packed_block block, int lane, int k) {
-    return block.values[k / QUAD * QUAD_BYTES + lane * QUAD + k % QUAD] - INT8_OFFSET;
+    return (int8_t)(block.values[k / QUAD * QUAD_BYTES + lane * QUAD + k % QUAD] ^ INT8_OFFSET);
 }
 /* Of MXFP4 the code. */
 static inline int packed_int4(struct packed_block block, int lane, int k) {

@@ -15,21 +15,20 @@ enum {
     SUPER_OCTETS = SUPER_BLOCK / OCTET,
     PAIR_DEPTH = OCTET / 2, /* bf16 along K of an octet */
     GROUP_PAIRS = 4,        /* the most pairs that a kernel takes at once */
-    BOTH_TWICE = 4,         /* a number of each row, in a register of sums of two columns */
-    SUM_BITS = 7            /* of a sum of a part's q that fit `low` */
+    BOTH_TWICE = 4          /* a number of each row, in a register of sums of two columns */
 };
 
-/* A block of both rows for int8, int4 and MXFP4: as they were rounded, then joined. */
-union block_pair {
-    struct input_block rows[2];
-    struct {
-        int8_t q[BLOCK_OCTETS][2][OCTET];
-        float scales[BOTH_TWICE];
-        float sums[BOTH_TWICE]; /* of int4 only */
-    } joined;
+/* Blocks of a group's pairs for int8, int4 and MXFP4 lie in the order in which a kernel reads them:
+ * for each block the octets of all pairs, an octet of each row by turns, then the scales of all
+ * pairs and, for int4, their sums. */
+struct pair_octets {
+    int8_t q[BLOCK_OCTETS][2][OCTET];
+};
+struct pair_numbers {
+    float both[BOTH_TWICE];
 };
 
-/* A super-block of both rows. Its sums are 2^SUM_BITS high + low, in the order that super_input
+/* A super-block of both rows. Its sums are 2^7 high + low, in the order that super_input
  * has; in Q6_K, whose panels take the centre off the weights, they mean nothing. */
 union super_pair {
     struct super_input rows[2];
@@ -55,7 +54,9 @@ struct pair_product {
 
 static inline size_t pair_block_bytes(enum dtype weights) {
     if (weights == DTYPE_BF16) return sizeof(struct depth_pair);
-    return dtype_kquant(weights) ? sizeof(union super_pair) : sizeof(union block_pair);
+    if (dtype_kquant(weights)) return sizeof(union super_pair);
+    return sizeof(struct pair_octets) +
+           (weights == DTYPE_INT4 ? 2 : 1) * sizeof(struct pair_numbers);
 }
 /* Blocks along K of a pair. */
 static inline size_t pair_blocks(const struct weight *weight) {
@@ -65,11 +66,21 @@ static inline size_t pair_blocks(const struct weight *weight) {
 static inline int group_pairs(const struct pair_product *product, int first) {
     return min_int(product->group, product->pairs - first);
 }
-/* Where block `block` of a pair is; the pair's next block is group_pairs further. */
-static inline void *pair_data(const struct pair_product *product, int pair, size_t block) {
+/* Where block `block` of the group that begins with pair `first` is. */
+static inline void *group_data(const struct pair_product *product, int first, size_t block) {
     const struct weight *weight = product->args->weight;
-    const size_t first = (size_t)(pair / product->group * product->group),
-                 step = (size_t)group_pairs(product, (int)first),
-                 index = first * pair_blocks(weight) + block * step + (size_t)pair - first;
+    const size_t index =
+        (size_t)first * pair_blocks(weight) + block * (size_t)group_pairs(product, first);
     return product->data + index * pair_block_bytes(weight->dtype);
+}
+/* Where block `block` of a pair of bf16 or super-blocks is; the pair's next block is group_pairs
+ * further. */
+static inline void *pair_data(const struct pair_product *product, int pair, size_t block) {
+    const int first = pair / product->group * product->group;
+    char *group = group_data(product, first, block);
+    return group + (size_t)(pair - first) * pair_block_bytes(product->args->weight->dtype);
+}
+/* The scales, or for int4 what follows them, behind the octets of a group of `pairs`. */
+static inline struct pair_numbers *group_numbers(const struct pair_octets *octets, int pairs) {
+    return (struct pair_numbers *)(void *)(octets + pairs);
 }

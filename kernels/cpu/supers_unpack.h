@@ -1,8 +1,8 @@
 /* kernels/cpu/supers_unpack.h: packed super-blocks taken apart, a strip of LANES columns at a time;
- * include after a dots header and blocks_vector.h. */
+ * include after a dots header. */
 #pragma once
 
-#include "kernels/cpu/layout.h"
+#include "kernels/cpu/strips.h"
 
 /* Lanes of 32 bits, for the compiler's own operators. */
 typedef uint32_t words_of __attribute__((vector_size(LANES * QUAD), may_alias));

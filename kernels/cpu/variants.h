@@ -39,7 +39,6 @@ PRODUCT_PROTOTYPES(avx512bf16)
 PRODUCT_PROTOTYPES(amx)
 PRODUCT_PROTOTYPES(neon)
 PRODUCT_PROTOTYPES(dotprod)
-PRODUCT_PROTOTYPES(i8mm)
 PRODUCT_PROTOTYPES(bf16)
 
 void panel_avx512(const struct panel_product *product, int panel);

@@ -1,6 +1,6 @@
 /* kernels/cpu/arm/dots_neon.h: what blocks_vector.h is written on, in NEON registers: four columns
- * of integers or floats. The dot product instructions of ARMv8.2 (SDOT) and ARMv8.6 (USDOT) do in
- * one what takes four without. */
+ * of integers or floats. Processors with SDOT have few_rows.h and pairs.h instead, which use some
+ * of these. */
 #pragma once
 
 #include <arm_neon.h>
@@ -76,56 +76,17 @@ static inline uint8x16_t codes_look_up(uint8x16_t codes) {
     return vqtbl1q_u8(vld1q_u8(shifted), codes);
 }
 
-/* The packed int8 weights are 128 too large. USDOT takes them as they are, and the sum starts with
- * the offset taken off; else their upper bit is turned. */
+/* Packed int8 weights have a sign (layout.h). */
 struct quads {
     uint8x16_t v;
 };
-#ifdef __ARM_FEATURE_MATMUL_INT8
 static inline struct quads quads_int8(const uint8_t *p) { return (struct quads){load_quads(p)}; }
-static inline struct ints int8_start(const struct input_block *block) {
-    return ints_set1(block->offset);
-}
-#else
-static inline struct quads quads_int8(const uint8_t *p) {
-    return (struct quads){veorq_u8(load_quads(p), vdupq_n_u8(INT8_OFFSET))};
-}
 static inline struct ints int8_start(const struct input_block *block) {
     (void)block;
     return ints_zero();
 }
-#endif
-
 static inline struct ints int4_start(void) { return ints_zero(); }
 
-#ifdef __ARM_FEATURE_DOTPROD
-/* Sixteen values of x in a register are four quads; an instruction names one of them. */
-#define QUADS_BY_ELEMENT
-#define EACH_QUAD(dot, sum, w, x, quad) \
-    switch ((quad) % 4) { \
-        case 0: return (struct ints){dot(sum, w, x, 0)}; \
-        case 1: return (struct ints){dot(sum, w, x, 1)}; \
-        case 2: return (struct ints){dot(sum, w, x, 2)}; \
-        default: return (struct ints){dot(sum, w, x, 3)}; \
-    }
-
-/* sum + the products of a quad of weights with quad `quad` of the values x; `quad` is a constant
- * where loops are unrolled. Weights below 64 are the same with a sign and without. */
-ALWAYS_INLINE struct ints int4_quad_add(struct ints sum, uint8x16_t w, const int8_t *x,
-                                        const int quad) {
-    const int8x16_t values = vld1q_s8(x + quad / 4 * 16);
-    EACH_QUAD(vdotq_laneq_s32, sum.v, vreinterpretq_s8_u8(w), values, quad)
-}
-ALWAYS_INLINE struct ints int8_quad_add(struct ints sum, struct quads w, const int8_t *x,
-                                        const int quad) {
-#ifdef __ARM_FEATURE_MATMUL_INT8
-    const int8x16_t values = vld1q_s8(x + quad / 4 * 16);
-    EACH_QUAD(vusdotq_laneq_s32, sum.v, w.v, values, quad)
-#else
-    return int4_quad_add(sum, w.v, x, quad);
-#endif
-}
-#else
 /* sum + the four products of each column, bytes with a sign. Two of them are at most 2 * 128 * 127
  * = 32512: a pair fits 16 bits. */
 static inline struct ints int4_add(struct ints sum, uint8x16_t w, const int8_t *x) {
@@ -137,7 +98,6 @@ static inline struct ints int4_add(struct ints sum, uint8x16_t w, const int8_t *
 static inline struct ints int8_add(struct ints sum, struct quads w, const int8_t *x) {
     return int4_add(sum, w.v, x);
 }
-#endif
 static inline struct ints int4_finish(struct ints sum) { return sum; }
 
 /* Quads of super-blocks are summed in 32 bits. */

@@ -1,6 +1,6 @@
 /* kernels/cpu/arm/pair_blocks.h: products of pairs of rows with int8, int4 and MXFP4 weights on
  * SMMLA, which multiplies two rows by two columns of eight bytes each and adds the four sums to a
- * register, or on SDOT by element; include after pair_sums.h. Sums of integers are exact, so the
+ * register, or on SDOT by element; include after dots_neon.h. Sums of integers are exact, so the
  * chain of floats is that of blocks_vector.h, bit for bit.
  *
  * A few blocks of a tile are taken apart into a panel that the first-level cache holds, and all
@@ -21,22 +21,22 @@ struct block_panel {
     struct strip_block at[TILE_STRIPS][PANEL_BLOCKS];
 };
 
-/* Numbers that codes and packed bytes stand for. */
+/* A quad of packed bytes, or of codes of four bits, as bytes with a sign. */
 ALWAYS_INLINE uint8x16_t signed_bytes(uint8x16_t v, const enum dtype dtype) {
-    if (dtype == DTYPE_INT8) return veorq_u8(v, vdupq_n_u8(INT8_OFFSET));
-    if (dtype == DTYPE_MXFP4) return vsubq_u8(codes_look_up(v), vdupq_n_u8(MXFP4_LARGEST));
-    return v;
+    return dtype == DTYPE_MXFP4 ? vsubq_u8(codes_look_up(v), vdupq_n_u8(MXFP4_LARGEST)) : v;
 }
 
-ALWAYS_INLINE void block_unpack(struct strip_block *to, const struct block_at *at,
+/* One strip of a packed block, whose values, scales or exponents these are. */
+ALWAYS_INLINE void block_unpack(struct strip_block *to, struct packed_block from, int strip,
                                 const enum dtype dtype) {
     const int loads = dtype == DTYPE_INT8 ? BLOCK_OCTETS : BLOCK_OCTETS / 2;
+    const uint8_t *values = from.values + strip * STRIP_BYTES;
     UNROLLED
     for (int i = 0; i < loads; i++) {
-        uint8x16_t first = load_quads(at->values + 2 * i * QUAD_BYTES),
-                   second = load_quads(at->values + (2 * i + 1) * QUAD_BYTES);
+        uint8x16_t first = load_quads(values + 2 * i * QUAD_BYTES),
+                   second = load_quads(values + (2 * i + 1) * QUAD_BYTES);
         if (dtype == DTYPE_INT8) {
-            octets_store(to->values[i], signed_bytes(first, dtype), signed_bytes(second, dtype));
+            octets_store(to->values[i], first, second);
             continue;
         }
         octets_store(to->values[i], signed_bytes(low_halves(first), dtype),
@@ -45,45 +45,56 @@ ALWAYS_INLINE void block_unpack(struct strip_block *to, const struct block_at *a
                      signed_bytes(high_halves(second), dtype));
     }
     if (dtype == DTYPE_MXFP4)
-        columns_store(to->scales, floats_load_exponents(at->exponents).v);
+        columns_store(to->scales, floats_load_exponents(from.exponents + strip * LANES).v);
     else
-        columns_store(to->scales, floats_load_f16(at->scales).v);
+        columns_store(to->scales, floats_load_f16(from.scales + strip * LANES).v);
     if (dtype == DTYPE_INT4)
-        columns_store(to->minimums, floats_load_f16(at->scales + TILE_COLUMNS).v);
+        columns_store(to->minimums, floats_load_f16(from.scales + TILE_COLUMNS + strip * LANES).v);
 }
 
 /* One block of one pair enters its sums. */
-ALWAYS_INLINE void block_add(float32x4_t sums[PAIR_SUMS], const struct strip_block *w,
+ALWAYS_INLINE void block_add(float32x4_t sums[PAIR_SUMS],
                              const int8x16_t values[BLOCK_OCTETS * PAIR_SUMS],
-                             const union block_pair *x, const enum dtype dtype) {
-    int32x4_t products[PAIR_SUMS] = {vdupq_n_s32(SUM_BEGINS), vdupq_n_s32(SUM_BEGINS)};
+                             const struct pair_octets *x, struct column_numbers scales,
+                             float32x4_t rows_scales, const int32_t **begins) {
+    int32x4_t products[PAIR_SUMS];
     int8x16_t rows[BLOCK_OCTETS];
-    octets_load(rows, x->joined.q[0][0]);
+    products_begin(products, begins);
+    octets_load(rows, x->q[0][0]);
+    UNROLLED
     for (int octet = 0; octet < BLOCK_OCTETS; octet++)
         octet_multiply(products, values + octet * PAIR_SUMS, rows[octet]);
-    if (dtype == DTYPE_INT4) rows_add(sums, columns_load(w->minimums).at, x->joined.sums);
-    struct column_numbers scales = columns_load(w->scales);
-    rows_multiply(scales.at, x->joined.scales);
+    rows_multiply(scales.at, rows_scales);
     for (int i = 0; i < PAIR_SUMS; i++)
         sums[i] = vfmaq_f32(sums[i], scales.at[i], products_end(products[i]));
 }
 
 /* `pairs` pairs meet `blocks` blocks of a strip. */
 ALWAYS_INLINE void group_multiply(const struct pair_place *place, const struct strip_block *w,
-                                  const union block_pair *x, const int blocks, const int pairs,
+                                  const char *x, const int blocks, const int pairs,
                                   const enum dtype dtype) {
+    const size_t step = (size_t)pairs * pair_block_bytes(dtype);
+    const int32_t *begins = sum_begins();
     struct strip_sums sums;
-    UNROLLED
-    for (int i = 0; i < pairs; i++) sums_begin(sums.at[i], place, i);
-    for (int block = 0; block < blocks; block++, w++, x += pairs) {
+    group_begin(&sums, place, pairs);
+    for (int block = 0; block < blocks; block++, w++, x += step) {
+        const struct pair_octets *octets = (const struct pair_octets *)(const void *)x;
+        const struct pair_numbers *numbers = (const struct pair_numbers *)(octets + pairs);
+        const struct column_numbers scales = columns_load(w->scales);
         int8x16_t values[BLOCK_OCTETS * PAIR_SUMS];
+        float32x4_t rows_scales[GROUP_PAIRS];
+        UNROLLED
+        for (int i = 0; i < pairs; i++) rows_scales[i] = vld1q_f32(numbers[i].both);
+        UNROLLED
+        for (int i = 0; i < pairs && dtype == DTYPE_INT4; i++)
+            rows_add(sums.at[i], columns_load(w->minimums).at, numbers[pairs + i].both);
         for (int i = 0; i < BLOCK_OCTETS * PAIR_SUMS; i++)
             values[i] = vld1q_s8(w->values[0][0] + i * 2 * OCTET);
         UNROLLED
-        for (int i = 0; i < pairs; i++) block_add(sums.at[i], w, values, x + i, dtype);
+        for (int i = 0; i < pairs; i++)
+            block_add(sums.at[i], values, octets + i, scales, rows_scales[i], &begins);
     }
-    UNROLLED
-    for (int i = 0; i < pairs; i++) sums_end(sums.at[i], place, i);
+    group_end(&sums, place, pairs);
 }
 
 /* All pairs pass over the panel of blocks [first, first + blocks) of a tile. */
@@ -94,7 +105,7 @@ ALWAYS_INLINE void panel_multiply(const struct pair_product *product,
     struct pair_place place = {
         .product = product, .first = first == 0, .last = first + blocks == all};
     for (; place.pair < product->pairs; place.pair += product->group) {
-        const union block_pair *x = pair_data(product, place.pair, (size_t)first);
+        const char *x = group_data(product, place.pair, (size_t)first);
         const int pairs = group_pairs(product, place.pair);
         for (int strip = 0; strip < TILE_STRIPS; strip++) {
             const struct strip_block *w = panel->at[strip];
@@ -112,19 +123,16 @@ ALWAYS_INLINE void tiles_multiply(const struct pair_product *product, int first_
     const struct weight *weight = product->args->weight;
     const int all = (int)pair_blocks(weight);
     struct block_panel panel;
-    for (int tile = first_tile; tile < first_tile + n_tiles; tile++) {
-        const char *packed =
-            (const char *)weight->data + (size_t)tile * packed_tile_bytes(dtype, weight->n_in);
+    for (int tile = first_tile; tile < first_tile + n_tiles; tile++)
         for (int first = 0, blocks; first < all; first += blocks) {
             blocks = min_int(PANEL_BLOCKS, all - first);
-            for (int block = 0; block < blocks; block++)
-                for (int strip = 0; strip < TILE_STRIPS; strip++) {
-                    struct block_at at = block_at(packed, strip, dtype, (size_t)(first + block));
-                    block_unpack(&panel.at[strip][block], &at, dtype);
-                }
+            for (int block = 0; block < blocks; block++) {
+                const struct packed_block packed = packed_block(weight, tile, first + block);
+                for (int strip = 0; strip < TILE_STRIPS; strip++)
+                    block_unpack(&panel.at[strip][block], packed, strip, dtype);
+            }
             panel_multiply(product, &panel, tile, first, blocks, dtype);
         }
-    }
 }
 
 ALWAYS_INLINE void pairs_vector(const struct pair_product *product, int first_tile, int n_tiles) {

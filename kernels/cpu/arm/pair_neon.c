@@ -1,6 +1,7 @@
 /* kernels/cpu/arm/pair_neon.c: rounding rows to int8 and joining them in pairs (pairs.h). */
 #include <arm_neon.h>
 
+#include "kernels/cpu/arm/sums_neon.h"
 #include "kernels/cpu/pairs.h"
 #include "kernels/cpu/variants.h"
 
@@ -13,17 +14,6 @@ static void octets_join(int8_t to[][2][OCTET], const int8_t *first, const int8_t
 
 static void both_put(float to[BOTH_TWICE], int row, float number) {
     to[row] = to[row + 2] = number;
-}
-
-static void blocks_join(union block_pair *pair, int step, int blocks) {
-    for (int block = 0; block < blocks; block++, pair += step) {
-        const union block_pair from = *pair;
-        octets_join(pair->joined.q, from.rows[0].q, from.rows[1].q, BLOCK_OCTETS);
-        for (int row = 0; row < 2; row++) {
-            both_put(pair->joined.scales, row, from.rows[row].scale);
-            both_put(pair->joined.sums, row, from.rows[row].sum);
-        }
-    }
 }
 
 static void supers_join(union super_pair *pair, int step, int supers) {
@@ -41,17 +31,26 @@ static void supers_join(union super_pair *pair, int step, int supers) {
     }
 }
 
-/* Rounds row `row` of the pair, or puts zeros where there is no such row. */
-static void blocks_round(union block_pair *pair, int step, const struct linear_args *args, int row,
-                         int place) {
+/* Rounds rows 2 pair and 2 pair + 1, of which the second may be missing and is zeros then. */
+static void blocks_pair(const struct pair_product *product, int pair) {
+    const struct linear_args *args = product->args;
     const enum dtype dtype = args->weight->dtype;
-    const int blocks = args->weight->n_in / dtype_block(dtype);
-    const float *from = row < args->x.rows ? row_f32(args->x, row) : NULL;
-    for (int block = 0; block < blocks; block++, pair += step) {
-        if (from == NULL)
-            pair->rows[place] = (struct input_block){.scale = 0};
-        else
-            quantise_neon(&pair->rows[place], 1, from + block * QUANTISE_BLOCK, 1, dtype);
+    const int first = pair / product->group * product->group, place = pair - first,
+              pairs = group_pairs(product, first), row = 2 * pair,
+              blocks = args->weight->n_in / dtype_block(dtype);
+    struct input_block both[2] = {{.scale = 0}, {.scale = 0}};
+    for (int block = 0; block < blocks; block++) {
+        struct pair_octets *octets = group_data(product, first, (size_t)block);
+        struct pair_numbers *numbers = group_numbers(octets, pairs);
+        for (int i = 0; i < 2 && row + i < args->x.rows; i++) {
+            const float *from = row_f32(args->x, row + i) + block * QUANTISE_BLOCK;
+            quantise_neon(&both[i], 1, from, 1, dtype);
+        }
+        octets_join(octets[place].q, both[0].q, both[1].q, BLOCK_OCTETS);
+        for (int i = 0; i < 2; i++) {
+            both_put(numbers[place].both, i, both[i].scale);
+            if (dtype == DTYPE_INT4) both_put(numbers[pairs + place].both, i, both[i].sum);
+        }
     }
 }
 
@@ -72,17 +71,12 @@ static void supers_round(union super_pair *pair, int step, const struct linear_a
 
 void pair_neon(const struct pair_product *product, int pair) {
     const struct linear_args *args = product->args;
-    const int step = group_pairs(product, pair / product->group * product->group),
-              blocks = (int)pair_blocks(args->weight);
-    void *to = pair_data(product, pair, 0);
-    for (int place = 0; place < 2; place++) {
-        if (dtype_kquant(args->weight->dtype))
-            supers_round(to, step, args, 2 * pair + place, place);
-        else
-            blocks_round(to, step, args, 2 * pair + place, place);
+    if (!dtype_kquant(args->weight->dtype)) {
+        blocks_pair(product, pair);
+        return;
     }
-    if (dtype_kquant(args->weight->dtype))
-        supers_join(to, step, blocks);
-    else
-        blocks_join(to, step, blocks);
+    const int step = group_pairs(product, pair / product->group * product->group);
+    union super_pair *to = pair_data(product, pair, 0);
+    for (int place = 0; place < 2; place++) supers_round(to, step, args, 2 * pair + place, place);
+    supers_join(to, step, (int)pair_blocks(args->weight));
 }

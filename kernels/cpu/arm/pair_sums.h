@@ -1,5 +1,5 @@
 /* kernels/cpu/arm/pair_sums.h: what the kernels of pairs (pairs.h) share: their weights, their sums
- * and where these come from and go to; include after dots_neon.h and blocks_vector.h.
+ * and where these come from and go to; include after dots_neon.h.
  *
  * A strip of four columns and a pair of rows have eight sums in two registers. SMMLA and BFMMLA
  * take two columns as their first operand and two rows as their second: a register of sums is
@@ -7,7 +7,9 @@
  * of a row: a register of sums is four columns of one row. */
 #pragma once
 
+#include "kernels/cpu/arm/sums_neon.h"
 #include "kernels/cpu/pairs.h"
+#include "kernels/cpu/strips.h"
 
 #ifdef __ARM_FEATURE_MATMUL_INT8
 #define COLUMNS_IN_TWOS true
@@ -39,37 +41,83 @@ ALWAYS_INLINE int strip_columns(const struct pair_place *place) {
     return max_int(0, min_int(LANES, place->product->args->weight->n_out - place->column));
 }
 
-ALWAYS_INLINE float32x4_t waiting_sums(const struct pair_place *place, int row, int columns) {
-    const struct linear_args *args = place->product->args;
-    if (row >= args->y.rows) return vdupq_n_f32(0);
-    const float *y = row_f32(args->y, row) + place->column;
-    return columns == LANES ? vld1q_f32(y) : floats_load_n(y, columns).v;
+ALWAYS_INLINE float *waiting_place(const struct pair_place *place, int row) {
+    return row_f32(place->product->args->y, row) + place->column;
 }
 
-ALWAYS_INLINE void sums_begin(float32x4_t sums[PAIR_SUMS], const struct pair_place *place,
-                              int pair) {
-    if (place->first) {
-        sums[0] = sums[1] = vdupq_n_f32(0);
-        return;
-    }
-    const int row = 2 * (place->pair + pair), columns = strip_columns(place);
-    float32x4_t even = waiting_sums(place, row, columns),
-                odd = waiting_sums(place, row + 1, columns);
+ALWAYS_INLINE float32x4_t waiting_sums(const struct pair_place *place, int row, int columns) {
+    if (row >= place->product->args->y.rows) return vdupq_n_f32(0);
+    return floats_load_n(waiting_place(place, row), columns).v;
+}
+
+/* The sums of a pair, whose rows have them in `even` and `odd`, and back. */
+ALWAYS_INLINE void rows_join(float32x4_t sums[PAIR_SUMS], float32x4_t even, float32x4_t odd) {
     sums[0] = COLUMNS_IN_TWOS ? vzip1q_f32(even, odd) : even;
     sums[1] = COLUMNS_IN_TWOS ? vzip2q_f32(even, odd) : odd;
 }
+ALWAYS_INLINE float32x4_t even_row(const float32x4_t sums[PAIR_SUMS]) {
+    return COLUMNS_IN_TWOS ? vuzp1q_f32(sums[0], sums[1]) : sums[0];
+}
+ALWAYS_INLINE float32x4_t odd_row(const float32x4_t sums[PAIR_SUMS]) {
+    return COLUMNS_IN_TWOS ? vuzp2q_f32(sums[0], sums[1]) : sums[1];
+}
 
-ALWAYS_INLINE void sums_end(const float32x4_t sums[PAIR_SUMS], const struct pair_place *place,
-                            int pair) {
+/* Whether the matrix has all columns of the strip, and all rows of so many pairs. */
+ALWAYS_INLINE bool group_whole(const struct pair_place *place, int pairs) {
+    return 2 * (place->pair + pairs) <= place->product->args->y.rows &&
+           strip_columns(place) == LANES;
+}
+
+ALWAYS_INLINE void group_begin(struct strip_sums *sums, const struct pair_place *place,
+                               const int pairs) {
+    if (place->first) {
+        UNROLLED
+        for (int i = 0; i < pairs; i++) sums->at[i][0] = sums->at[i][1] = vdupq_n_f32(0);
+        return;
+    }
+    const bool whole = group_whole(place, pairs);
+    const float *y = waiting_place(place, 2 * place->pair);
+    const ptrdiff_t stride = place->product->args->y.stride;
+    UNROLLED
+    for (int i = 0; i < pairs && whole; i++, y += 2 * stride)
+        rows_join(sums->at[i], vld1q_f32(y), vld1q_f32(y + stride));
+    if (whole) return;
+    const int columns = strip_columns(place);
+    UNROLLED
+    for (int i = 0; i < pairs; i++) {
+        const int row = 2 * (place->pair + i);
+        rows_join(sums->at[i], waiting_sums(place, row, columns),
+                  waiting_sums(place, row + 1, columns));
+    }
+}
+
+ALWAYS_INLINE void group_end(const struct strip_sums *sums, const struct pair_place *place,
+                             const int pairs) {
     const struct linear_args *args = place->product->args;
-    const int row = 2 * (place->pair + pair), columns = strip_columns(place);
+    const bool biased = place->last && args->bias != NULL;
+    if (group_whole(place, pairs)) {
+        const float32x4_t bias = biased ? vld1q_f32(args->bias + place->column) : vdupq_n_f32(0);
+        float *y = waiting_place(place, 2 * place->pair);
+        UNROLLED
+        for (int i = 0; i < pairs; i++, y += 2 * (ptrdiff_t)args->y.stride) {
+            float32x4_t even = even_row(sums->at[i]), odd = odd_row(sums->at[i]);
+            vst1q_f32(y, biased ? vaddq_f32(even, bias) : even);
+            vst1q_f32(y + args->y.stride, biased ? vaddq_f32(odd, bias) : odd);
+        }
+        return;
+    }
+    const int columns = strip_columns(place);
     if (columns == 0) return;
-    const float *bias = place->last && args->bias != NULL ? args->bias + place->column : NULL;
-    struct floats even = {COLUMNS_IN_TWOS ? vuzp1q_f32(sums[0], sums[1]) : sums[0]},
-                  odd = {COLUMNS_IN_TWOS ? vuzp2q_f32(sums[0], sums[1]) : sums[1]};
-    floats_store(row_f32(args->y, row) + place->column, even, bias, columns);
-    if (row + 1 < args->y.rows)
-        floats_store(row_f32(args->y, row + 1) + place->column, odd, bias, columns);
+    const float *bias = biased ? args->bias + place->column : NULL;
+    UNROLLED
+    for (int i = 0; i < pairs; i++) {
+        const int row = 2 * (place->pair + i);
+        floats_store(waiting_place(place, row), (struct floats){even_row(sums->at[i])}, bias,
+                     columns);
+        if (row + 1 < args->y.rows)
+            floats_store(waiting_place(place, row + 1), (struct floats){odd_row(sums->at[i])}, bias,
+                         columns);
+    }
 }
 
 /* An octet of four columns out of two quads: two columns a register, or a quad a register. */
@@ -86,14 +134,18 @@ ALWAYS_INLINE void octets_load(int8x16_t to[FOUR], const int8_t *from) {
     for (int i = 0; i < FOUR; i++) to[i] = four.val[i];
 }
 
-/* Sums of products of integers begin with the bits of 1.5 * 2^23: as a float that is that number
- * plus the sum, while the sum is below 2^22, and taking it off is exact. SCVTF would take the time
- * of two to four additions. */
-enum { SUM_BEGINS = 0x4b400000 };
-#define SUM_BEGINS_AS_FLOAT 0x1.8p23f
-
-ALWAYS_INLINE float32x4_t products_end(int32x4_t sums) {
-    return vsubq_f32(vreinterpretq_f32_s32(sums), vdupq_n_f32(SUM_BEGINS_AS_FLOAT));
+/* The sums of sums_neon.h begin by loads, one instruction for both registers, done by units that
+ * multiply nothing. For the compiler the assembly changes the address each time, so that it copies
+ * no registers instead. */
+ALWAYS_INLINE const int32_t *sum_begins(void) {
+    static const int32_t begins[PAIR_SUMS][LANES] = {
+        {SUM_BEGINS, SUM_BEGINS, SUM_BEGINS, SUM_BEGINS},
+        {SUM_BEGINS, SUM_BEGINS, SUM_BEGINS, SUM_BEGINS}};
+    return begins[0];
+}
+ALWAYS_INLINE void products_begin(int32x4_t products[PAIR_SUMS], const int32_t **begins) {
+    __asm__("" : "+r"(*begins));
+    for (int i = 0; i < PAIR_SUMS; i++) products[i] = vld1q_s32(*begins + i * LANES);
 }
 
 /* products += the columns' octet times the rows'. */
@@ -125,8 +177,7 @@ ALWAYS_INLINE struct column_numbers columns_load(const float (*from)[LANES]) {
 }
 
 /* to *= the rows' numbers */
-ALWAYS_INLINE void rows_multiply(float32x4_t to[PAIR_SUMS], const float both[BOTH_TWICE]) {
-    const float32x4_t rows = vld1q_f32(both);
+ALWAYS_INLINE void rows_multiply(float32x4_t to[PAIR_SUMS], float32x4_t rows) {
     to[0] = COLUMNS_IN_TWOS ? vmulq_f32(to[0], rows) : vmulq_laneq_f32(to[0], rows, 0);
     to[1] = COLUMNS_IN_TWOS ? vmulq_f32(to[1], rows) : vmulq_laneq_f32(to[1], rows, 1);
 }

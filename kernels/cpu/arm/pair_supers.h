@@ -1,12 +1,13 @@
 /* kernels/cpu/arm/pair_supers.h: products of pairs of rows with Q4_K, Q5_K and Q6_K weights on
  * SMMLA or SDOT, as pair_blocks.h does: the chains are those of supers_vector.h, bit for bit;
- * include after pair_sums.h and supers_unpack.h.
+ * include after dots_neon.h.
  *
  * The minimums of a super-block, eight of six bits a column, meet the eight sums of the row's parts
  * as bytes too: sums of up to 14 bits are cut in two bytes. */
 #pragma once
 
 #include "kernels/cpu/arm/pair_sums.h"
+#include "kernels/cpu/supers_unpack.h"
 
 enum { PANEL_SUPERS = 4 };
 
@@ -95,6 +96,7 @@ ALWAYS_INLINE void part_multiply(int32x4_t products[PAIR_SUMS],
 /* Adds the products of a super-block before the scale of the input: parts of `octets` octets. */
 ALWAYS_INLINE void parts_add(struct strip_sums *inner, const struct strip_super *w,
                              const union super_pair *x, const int pairs, const int octets) {
+    const int32_t *begins = sum_begins();
     for (int part = 0; part < SUPER_OCTETS / octets; part++) {
         int8x16_t values[BLOCK_OCTETS * PAIR_SUMS];
         for (int i = 0; i < octets * PAIR_SUMS; i++)
@@ -102,7 +104,8 @@ ALWAYS_INLINE void parts_add(struct strip_sums *inner, const struct strip_super 
         const struct column_numbers scales = columns_load(w->scales[part]);
         UNROLLED
         for (int pair = 0; pair < pairs; pair++) {
-            int32x4_t products[PAIR_SUMS] = {vdupq_n_s32(SUM_BEGINS), vdupq_n_s32(SUM_BEGINS)};
+            int32x4_t products[PAIR_SUMS];
+            products_begin(products, &begins);
             part_multiply(products, values, x[pair].joined.q[part * octets][0], octets);
             for (int i = 0; i < PAIR_SUMS; i++) {
                 float32x4_t *sum = &inner->at[pair][i];
@@ -116,8 +119,7 @@ ALWAYS_INLINE void group_multiply(const struct pair_place *place, const struct s
                                   const union super_pair *x, const int supers, const int pairs,
                                   const enum dtype dtype) {
     struct strip_sums sums;
-    UNROLLED
-    for (int i = 0; i < pairs; i++) sums_begin(sums.at[i], place, i);
+    group_begin(&sums, place, pairs);
     for (int super = 0; super < supers; super++, w++, x += pairs) {
         struct strip_sums inner;
         UNROLLED
@@ -129,8 +131,7 @@ ALWAYS_INLINE void group_multiply(const struct pair_place *place, const struct s
         UNROLLED
         for (int i = 0; i < pairs; i++) rows_add(sums.at[i], inner.at[i], x[i].joined.scales);
     }
-    UNROLLED
-    for (int i = 0; i < pairs; i++) sums_end(sums.at[i], place, i);
+    group_end(&sums, place, pairs);
 }
 
 /* All pairs pass over the panel of super-blocks [first, first + supers) of a tile. */

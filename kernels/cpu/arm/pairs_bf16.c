@@ -6,7 +6,6 @@
  * holds, and all rows pass over it. Sums of a row wait in y from one panel to the next. */
 #include "kernels/cpu/arm/dots_neon.h"
 
-#include "kernels/cpu/blocks_vector.h"
 #include "kernels/cpu/variants.h"
 
 #include "kernels/cpu/arm/pair_sums.h"
@@ -47,8 +46,7 @@ ALWAYS_INLINE void group_multiply(struct pair_place place, const struct depth_pa
     struct strip_sums sums[KERNEL_STRIPS];
     for (int s = 0; s < KERNEL_STRIPS; s++) {
         place.column = column + s * LANES;
-        UNROLLED
-        for (int i = 0; i < pairs; i++) sums_begin(sums[s].at[i], &place, i);
+        group_begin(&sums[s], &place, pairs);
     }
     for (int step = 0; step < steps; step++, x += pairs) {
         bfloat16x8_t rows[GROUP_PAIRS];
@@ -64,8 +62,7 @@ ALWAYS_INLINE void group_multiply(struct pair_place place, const struct depth_pa
     }
     for (int s = 0; s < KERNEL_STRIPS; s++) {
         place.column = column + s * LANES;
-        UNROLLED
-        for (int i = 0; i < pairs; i++) sums_end(sums[s].at[i], &place, i);
+        group_end(&sums[s], &place, pairs);
     }
 }
 

@@ -2,7 +2,6 @@
  * pair_blocks.h. */
 #include "kernels/cpu/arm/dots_neon.h"
 
-#include "kernels/cpu/blocks_vector.h"
 #include "kernels/cpu/variants.h"
 
 #include "kernels/cpu/arm/pair_blocks.h"

@@ -2,8 +2,6 @@
  * pair_supers.h. */
 #include "kernels/cpu/arm/dots_neon.h"
 
-#include "kernels/cpu/blocks_vector.h"
-#include "kernels/cpu/supers_unpack.h"
 #include "kernels/cpu/variants.h"
 
 #include "kernels/cpu/arm/pair_supers.h"

@@ -33,7 +33,7 @@ const struct cpu_kernels cpu_kernels_dotprod = {
 
 const struct cpu_kernels cpu_kernels_i8mm = {
     .supported = has_i8mm,
-    PRODUCTS_OF(neon, i8mm),
+    PRODUCTS_OF(neon, dotprod),
     .pair = pair_neon,
     .pairs = pairs_i8mm,
     KERNELS_OF(i8mm, neon),
@@ -41,7 +41,7 @@ const struct cpu_kernels cpu_kernels_i8mm = {
 
 const struct cpu_kernels cpu_kernels_bf16 = {
     .supported = has_bf16,
-    PRODUCTS_OF(bf16, i8mm),
+    PRODUCTS_OF(bf16, dotprod),
     .round = round_bf16,
     .pair = pair_bf16,
     .pairs = pairs_bf16,
