@@ -22,21 +22,23 @@ ALWAYS_INLINE void block_products(int32x4_t *products, const uint8_t *values,
             products[r * form.strips + s] = vdupq_n_s32(SUM_BEGINS + offset);
     }
     UNROLLED
-    for (int line = 0; line < lines; line++)
+    for (int line = 0; line < lines; line++) {
+        uint8x16_t w[TILE_STRIPS];
+        strips_load(w, values + line * QUAD_BYTES, form.strips);
         for (int s = 0; s < form.strips; s++) {
-            const uint8x16_t w = load_quads(values + line * QUAD_BYTES + s * STRIP_BYTES);
-            const uint8x16_t low = code_bytes(low_halves(w), form.dtype),
-                             high = code_bytes(high_halves(w), form.dtype);
+            const uint8x16_t low = code_bytes(low_halves(w[s]), form.dtype),
+                             high = code_bytes(high_halves(w[s]), form.dtype);
             for (int r = 0; r < form.rows; r++) {
                 int32x4_t *sum = products + r * form.strips + s;
                 if (form.dtype == DTYPE_INT8) {
-                    *sum = quad_dot(*sum, w, rows + r, line);
+                    *sum = quad_dot(*sum, w[s], rows + r, line);
                     continue;
                 }
                 *sum = quad_dot(*sum, low, rows + r, line);
                 *sum = quad_dot(*sum, high, rows + r, line + lines);
             }
         }
+    }
 }
 
 /* One block of some strips of a tile enters the sums. */
@@ -71,29 +73,40 @@ ALWAYS_INLINE struct packed_run run_of(const enum dtype dtype) {
     return (struct packed_run){MXFP4_GROUP, MXFP4_GROUP_BYTES, MXFP4_BLOCK_BYTES};
 }
 
+/* `blocks` blocks of the run that begins at `line` enter the sums. */
+ALWAYS_INLINE void few_run_add(float32x4_t *totals, const uint8_t *line,
+                               const struct input_block *x, int strip, const int blocks,
+                               const struct few_form form) {
+    const int lines = form.dtype == DTYPE_INT8 ? BLOCK_QUADS : BLOCK_QUADS / 2;
+    UNROLLED
+    for (int block = 0; block < blocks; block++) {
+        const struct packed_block packed = {
+            .values =
+                line + LINE_BYTES + strip * STRIP_BYTES + (size_t)block * run_of(form.dtype).values,
+            .scales = (const uint16_t *)(const void *)line + block * TILE_COLUMNS + strip * LANES,
+            .exponents = line + block * TILE_COLUMNS + strip * LANES};
+        if (strip == 0) lines_fetch(packed.values, lines);
+        few_block_add(totals, &packed, x + block * form.rows, form);
+    }
+}
+
 ALWAYS_INLINE void few_blocks_kernel(const struct few_place *place, const struct few_form form) {
     const struct weight *weight = place->product->args->weight;
     const struct input_block *x = group_input(place->product, 0);
-    const size_t blocks = (size_t)weight->n_in / QUANTISE_BLOCK;
     const struct packed_run run = run_of(form.dtype);
-    const int lines = form.dtype == DTYPE_INT8 ? BLOCK_QUADS : BLOCK_QUADS / 2;
-    struct packed_block packed = packed_block(weight, place->tile, 0);
-    const uint8_t *line = packed.values - LINE_BYTES;
+    const int strip = form.strips == TILE_STRIPS ? 0 : place->strip;
+    const uint8_t *line = (const uint8_t *)weight->data +
+                          (size_t)place->tile * packed_tile_bytes(form.dtype, weight->n_in);
+    size_t blocks = (size_t)weight->n_in / QUANTISE_BLOCK;
     float32x4_t totals[FEW_SUMS];
     for (int i = 0; i < form.rows * form.strips; i++) totals[i] = vdupq_n_f32(0);
-    for (size_t block = 0; block < blocks; line += run.bytes) {
-        const size_t end = block + run.blocks < blocks ? block + run.blocks : blocks;
-        packed.values = line + LINE_BYTES + place->strip * STRIP_BYTES;
-        packed.scales = (const uint16_t *)(const void *)line + place->strip * LANES;
-        packed.exponents = line + place->strip * LANES;
-        for (; block < end; block++, x += form.rows) {
-            if (place->strip == 0) lines_fetch(packed.values, lines);
-            few_block_add(totals, &packed, x, form);
-            packed.values += run.values;
-            packed.scales += TILE_COLUMNS;
-            packed.exponents += TILE_COLUMNS;
-        }
+    for (; blocks >= run.blocks; blocks -= run.blocks, line += run.bytes) {
+        few_run_add(totals, line, x, strip, (int)run.blocks, form);
+        x += run.blocks * (size_t)form.rows;
     }
+    if (blocks == 1) few_run_add(totals, line, x, strip, 1, form);
+    if (blocks == 2) few_run_add(totals, line, x, strip, 2, form);
+    if (blocks == 3) few_run_add(totals, line, x, strip, 3, form);
     few_store(place, totals, form);
 }
 

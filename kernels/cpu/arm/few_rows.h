@@ -53,6 +53,17 @@ ALWAYS_INLINE int32x4_t quad_dot(int32x4_t sum, uint8x16_t w, const struct row_b
     }
 }
 
+/* A line of quads of some strips by one instruction: gcc would load each where it is used. */
+ALWAYS_INLINE void strips_load(uint8x16_t *to, const uint8_t *from, const int strips) {
+    if (strips == TILE_STRIPS) {
+        const uint8x16x4_t four = vld1q_u8_x4(from);
+        for (int s = 0; s < TILE_STRIPS; s++) to[s] = four.val[s];
+        return;
+    }
+    const uint8x16x2_t two = vld1q_u8_x2(from);
+    for (int s = 0; s < 2; s++) to[s] = two.val[s];
+}
+
 /* The f16 of some strips. */
 ALWAYS_INLINE void strips_load_f16(float32x4_t *to, const uint16_t *from, const int strips) {
     for (int s = 0; s < strips; s += 2) {

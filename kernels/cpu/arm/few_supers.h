@@ -186,12 +186,12 @@ ALWAYS_INLINE void few_supers_kernel(const struct few_place *place, const struct
     const struct weight *weight = place->product->args->weight;
     const struct super_input *x = group_super(place->product, 0);
     const uint8_t *packed = packed_super(weight, place->tile, 0);
-    const int supers = weight->n_in / SUPER_BLOCK;
+    const int supers = weight->n_in / SUPER_BLOCK,
+              strip = form.strips == TILE_STRIPS ? 0 : place->strip;
     float32x4_t totals[FEW_SUMS];
     for (int i = 0; i < form.rows * form.strips; i++) totals[i] = vdupq_n_f32(0);
     for (int super = 0; super < supers; super++, x += form.rows) {
-        few_super_add(totals, super_lines(packed, place->strip, form.dtype), x, place->strip == 0,
-                      form);
+        few_super_add(totals, super_lines(packed, strip, form.dtype), x, strip == 0, form);
         packed += packed_super_bytes(form.dtype);
     }
     few_store(place, totals, form);
