@@ -34,11 +34,13 @@ ALWAYS_INLINE void minimums_store(int8_t to[PAIR_SUMS][2 * SUPER_BLOCKS], const 
     uint16x4_t pairs[4];
     for (int i = 0; i < 4; i++) pairs[i] = minimums_narrow(words[i]);
     if (COLUMNS_IN_TWOS) {
-        vst4_u16((uint16_t *)(void *)to, (uint16x4x4_t){{pairs[0], pairs[1], pairs[2], pairs[3]}});
+        const uint16x4x4_t four = {{pairs[0], pairs[1], pairs[2], pairs[3]}};
+        vst4_u16((uint16_t *)(void *)to, four);
         return;
     }
-    vst2_u16((uint16_t *)(void *)to[0], (uint16x4x2_t){{pairs[0], pairs[1]}});
-    vst2_u16((uint16_t *)(void *)to[1], (uint16x4x2_t){{pairs[2], pairs[3]}});
+    const uint16x4x2_t first = {{pairs[0], pairs[1]}}, last = {{pairs[2], pairs[3]}};
+    vst2_u16((uint16_t *)(void *)to[0], first);
+    vst2_u16((uint16_t *)(void *)to[1], last);
 }
 
 /* `packed` is the tile's super-block, `strip` which strip of it. */
