@@ -78,6 +78,7 @@ struct engine_metrics {
     struct histogram request;     /* from the request to the end */
     int64_t finished[FINISH_KINDS];
     struct session_blocks blocks; /* of keys and values */
+    struct session_chunks chunks; /* with neighbours */
     int64_t prefix_queries;       /* tokens of prompts that were looked for among kept rows */
     int64_t prefix_hits;          /* of these, tokens whose rows were taken over */
     int64_t file_hits;            /* of these, tokens whose rows were read from files */

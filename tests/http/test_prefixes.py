@@ -65,6 +65,26 @@ def test_the_answer_is_kept_too(start):
     assert cached(server.complete([turn], max_tokens=3, **PLAIN)) == 70 + 139
 
 
+def test_neighbors_are_encoded_once(start):
+    """Chunks of a prompt, then the same again, then with what a turn adds to it."""
+    server = start("retrieval.grid=start")
+    prompt = ids(200)
+
+    def encoded(n, **fields):
+        before, queries = (metric(server, f"retro_{name}_total") for name in ("chunks_encoded", "prefix_cache_queries"))
+        reply = server.complete([prompt[:n]], max_tokens=1, temperature=0, **fields)
+        server.wait_until(lambda health: metric(server, "retro_prefix_cache_queries_total") == queries + n, 30)
+        server.wait_until(lambda health: metric(server, "retro_kv_blocks_used") == 0, 30)
+        return metric(server, "retro_chunks_encoded_total") - before, reply["choices"]
+
+    first, again = encoded(150), encoded(150)
+    assert (first[0], again[0]) == (2, 0) and first[1] == again[1]
+    assert metric(server, "retro_chunks_found_total") == 1 and metric(server, "retro_chunks_kept") > 0
+    assert encoded(200)[0] == 1  # that of rows 128 to 192
+    assert encoded(200, retrieval={"k": 1})[0] > 0  # other neighbours
+    assert encoded(150, retrieval={"enabled": False})[0] == 0
+
+
 def test_answers_to_one_prompt_share_it(start):
     server = start()
     reply = server.complete([ids(300)], max_tokens=2, n=4, temperature=1, seed=1, retrieval={"enabled": False})
@@ -134,6 +154,7 @@ def test_no_answer_differs(grid, config, tmp_path):
         assert answer(kept) == answer(plain)
     assert sum(map(cached, replies[0])) > 0 and sum(map(cached, replies[1])) == 0
     assert metric(pair[0], "retro_prefix_cache_evictions_total") > 0
+    assert metric(pair[0], "retro_chunks_found_total") > 0 == metric(pair[1], "retro_chunks_found_total")
     for server in pair:
         assert server.stop() == 0, server.log.read_text()
 

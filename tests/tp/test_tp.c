@@ -381,8 +381,8 @@ static void test_an_abandoned_step(void **state) {
     for (int size = 1; size <= 3; size++) check_abandoned(size);
 }
 
-/* A text read twice, and once more with another end, in a pool that keeps rows or keeps none; the
- * hash of all last rows' logits. */
+/* A text read twice, and twice more with another end, whose last row reads a document that goes
+ * between the two, in a pool that keeps rows or keeps none; the hash of all last rows' logits. */
 static uint64_t run_reusing(int size, int stages, enum dtype kv_dtype, int kept_blocks) {
     enum { ROWS = 300, CHUNKS = ROWS / 4 + 1, VOCAB = 512 };
     static struct neighbor_tokens sets[CHUNKS];
@@ -410,13 +410,14 @@ static uint64_t run_reusing(int size, int stages, enum dtype kv_dtype, int kept_
     for (size_t i = 0; i < ARRAY_COUNT(found); i++) found[i] = (int32_t)(i * 7 % 100);
     for (int i = 0; i < ROWS; i++) tokens[i] = i * i % 200;
     for (int j = 0; j < CHUNKS; j++) sets[j] = (struct neighbor_tokens){found + j, j % 3};
-    static const int reused[] = {0, ROWS - 1, ROWS - 20};
-    for (int i = 0; i < 3; i++) {
+    static const int reused[] = {0, ROWS - 1, ROWS - 20, ROWS - 20}, found_chunks[] = {0, 1, 1, 1};
+    for (int i = 0; i < 4; i++) {
         struct session *s;
         struct tensor logits;
-        if (i == 2) tokens[ROWS - 20]++;
+        if (i == 2) tokens[ROWS - 20]++; /* and the next one has it, too */
         struct session_text text = {.ids = tokens, .n = ROWS - 1, .neighbors = sets};
         assert_int_equal(session_open(&s, pool, grid_make(GRID_END, ROWS, 4), &e), STATUS_OK);
+        if (i == 2) session_read_document(s, 9, ROWS - 1);
         assert_int_equal(session_reuse(s, &text), kept_blocks ? reused[i] : 0);
         struct step_item item = {.session = s,
                                  .tokens = tokens + session_length(s),
@@ -427,6 +428,8 @@ static uint64_t run_reusing(int size, int stages, enum dtype kv_dtype, int kept_
         backend_download(o.backend, host, logits.data, (size_t)info->padded_vocab * sizeof *host);
         assert_int_equal(backend_sync(o.backend, &e), STATUS_OK);
         hash = hash_bytes(host, (size_t)info->padded_vocab * sizeof *host, hash);
+        assert_int_equal(session_pool_chunks(pool).found, kept_blocks ? found_chunks[i] : 0);
+        if (i == 2) session_pool_forget(pool, &(uint64_t){9}, 1);
         session_close(s);
     }
     session_pool_close(pool);

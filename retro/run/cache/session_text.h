@@ -16,6 +16,8 @@ struct read_document {
     uint64_t document; /* its key */
     int row;
 };
+/* Is given the key of a document. */
+typedef void document_key_taker(void *context, uint64_t document);
 
 /* The neighbours of one closed chunk: ids [k, r], row by row, each a neighbour chunk and its
  * continuation padded with the end-of-document id. k = 0: nothing was found or retrieval is off,

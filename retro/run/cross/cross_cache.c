@@ -62,9 +62,6 @@ enum status cross_cache_open(struct cross_cache *cache, struct error *e) {
         return e->status;
     cache->projected.data = cache->projected_memory;
     make_layers(cache);
-    cache->free_slots = xmalloc((size_t)cache->n_slots * sizeof *cache->free_slots);
-    for (int i = 0; i < cache->n_slots; i++) cache->free_slots[i] = cache->n_slots - 1 - i;
-    cache->n_free = cache->n_slots;
     return STATUS_OK;
 }
 
@@ -74,23 +71,10 @@ void cross_cache_close(struct cross_cache *cache) {
     backend_release(cache->model->backend, cache->projected_memory);
     free(cache->k);
     free(cache->v);
-    free(cache->free_slots);
 }
 
 size_t cross_cache_bytes(const struct cross_cache *cache) {
     return cache->bytes + cache->projected_bytes;
-}
-
-int cross_cache_take(struct cross_cache *cache) {
-    CHECK(cache->n_free > 0);
-    cache->n_free--;
-    return cache->free_slots[cache->n_free];
-}
-
-void cross_cache_free(struct cross_cache *cache, int slot) {
-    if (slot < 0) return;
-    cache->free_slots[cache->n_free] = slot;
-    cache->n_free++;
 }
 
 void cross_cache_fill(struct cross_cache *cache, struct tensor encoded, const int32_t *rows) {
@@ -110,5 +94,20 @@ void cross_cache_fill(struct cross_cache *cache, struct tensor encoded, const in
         backend_scatter_rows(
             backend, &(struct scatter_rows_args){
                          .y = cache->v[i], .x = tensor_cols(out, cols, cols), .rows = rows});
+    }
+}
+
+static void wipe_rows(const struct cross_cache *cache, struct tensor of, int first, int n) {
+    struct tensor rows = tensor_rows(of, first, n);
+    backend_wipe(cache->model->backend, rows.data,
+                 (size_t)n * (size_t)rows.cols * dtype_bytes(cache->dtype));
+}
+
+void cross_cache_wipe(const struct cross_cache *cache, int slot, int first, int n) {
+    int row = slot * cache->slot_rows + first;
+    for (int i = 0; i < model_decoder(cache->model)->dims.n_layers; i++) {
+        if (!layer_reads(cache, i)) continue;
+        wipe_rows(cache, cache->k[i], row, n);
+        wipe_rows(cache, cache->v[i], row, n);
     }
 }

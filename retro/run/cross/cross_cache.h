@@ -12,7 +12,6 @@ struct cross_cache {
     struct tensor *k,
         *v; /* [decoder layers]; those with cross attention: [slots * slot_rows, H h] */
     struct tensor projected; /* [group rows, 2 H h] one layer's keys and values on their way */
-    int *free_slots, n_free;
     void *memory, *projected_memory;
     size_t bytes, projected_bytes;
 };
@@ -30,8 +29,7 @@ enum status cross_cache_open(struct cross_cache *cache, struct error *e);
 void cross_cache_close(struct cross_cache *cache);
 size_t cross_cache_bytes(const struct cross_cache *cache);
 
-int cross_cache_take(struct cross_cache *cache); /* never fails: slots suffice by construction */
-void cross_cache_free(struct cross_cache *cache, int slot); /* -1: nothing */
-
 /* Row i of an encoder's output becomes row rows[i] of this stage's keys and values. */
 void cross_cache_fill(struct cross_cache *cache, struct tensor encoded, const int32_t *rows);
+/* Rows [first, first + n) of the slot become zeros. */
+void cross_cache_wipe(const struct cross_cache *cache, int slot, int first, int n);

@@ -157,11 +157,10 @@ static void fill_group(struct neighbors *nb, const int32_t *blocks, const struct
         comm_send(comm->world, model->backend, x, comm->world->rank + comm->size);
 }
 
-/* How many of the n closings, all with neighbours from the first to the last taken, make a group.
- */
+/* How many of the n closings make a group: one at least. */
 static int count_group(const struct neighbors *nb, const struct closing *closings, int n) {
     int taken = 0, rows = 0;
-    while (taken < min_int(n, nb->max_chunks) && closings[taken].k > 0) {
+    while (taken < min_int(n, nb->max_chunks)) {
         rows += closings[taken].k * nb->r;
         if (rows > nb->group.max_rows) break;
         taken++;
@@ -174,8 +173,8 @@ void neighbors_encode(struct neighbors *nb, const int32_t *blocks, const struct 
     int first = 0;
     while (first < n) {
         int taken = count_group(nb, closings + first, n - first);
-        if (taken > 0) fill_group(nb, blocks, closings + first, taken);
-        first += max_int(taken, 1);
+        fill_group(nb, blocks, closings + first, taken);
+        first += taken;
     }
 }
 

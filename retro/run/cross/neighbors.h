@@ -6,7 +6,7 @@
  * there. They condition the encoder (docs/spec/retro-model.md 5.1, 6), whose output is projected
  * once to every retro layer's keys and values and kept in a slot. A session holds the slot of its
  * latest chunk only. A session that took over an earlier one's rows has no slot yet; its first step
- * encodes its latest closed chunk again. */
+ * encodes its latest closed chunk again, unless a slot still has it (chunk_slots.h). */
 #pragma once
 
 #include "retro/run/cache/kv_cache.h"
@@ -21,7 +21,7 @@ struct closing {
     int item;           /* of the step, whose chunk it is */
     int blocks;         /* where its sequence's begin in the step's block table */
     int start, n;       /* rows of the sequence: [start, start + n) are the chunk's */
-    int slot, k;        /* slot -1 when k is 0 */
+    int slot, k;        /* k > 0 */
     const int32_t *ids; /* [k, r] */
 };
 

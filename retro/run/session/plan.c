@@ -23,6 +23,7 @@ void plan_open(struct plan *plan, const struct plan_sizes *sizes) {
         .spans = xcalloc(items, sizeof *plan->spans),
         .cross_spans = xcalloc(items + closings, sizeof *plan->cross_spans),
         .closings = xcalloc(closings, sizeof *plan->closings),
+        .slots = xcalloc(closings, sizeof *plan->slots),
         .sources = xcalloc(items, sizeof *plan->sources)};
     if (sizes->states > 0) {
         plan->state_spans = xcalloc((size_t)sizes->states, sizeof *plan->state_spans);
@@ -54,6 +55,7 @@ void plan_close(struct plan *plan) {
     free(plan->spans);
     free(plan->cross_spans);
     free(plan->closings);
+    free(plan->slots);
     free(plan->sources);
     free(plan->self_shares.spans);
     free(plan->self_shares.span_groups);
@@ -65,7 +67,7 @@ void plan_close(struct plan *plan) {
 
 void plan_clear(struct plan *plan) {
     plan->n_rows = plan->n_items = plan->n_blocks = 0;
-    plan->n_closings = plan->n_sources = plan->n_cross_spans = 0;
+    plan->n_closings = plan->n_slots = plan->n_sources = plan->n_cross_spans = 0;
     plan->n_logits = plan->n_given = plan->n_state_spans = plan->saves = 0;
     plan->self_shares.n = plan->cross_shares.n = plan->n_groups = plan->tells = 0;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "config/base/buffer.h"
+#include "retro/run/cross/chunk_slots.h"
 #include "retro/run/cross/neighbors.h"
 #include "retro/run/cross/sources.h"
 
@@ -39,6 +40,7 @@ struct plan {
     int32_t *blocks; /* [n_blocks] the block tables of all items; spans count in them */
     struct attention_span *spans, *cross_spans; /* [items], [n_cross_spans] */
     struct closing *closings;
+    int *slots, n_slots; /* of chunks that sessions begin to read in this step; not sent */
     struct source *sources;
     struct attention_shares self_shares, cross_shares;
     struct key_group *groups; /* [n_groups] of keys */

@@ -13,6 +13,7 @@ enum status session_open(struct session **out, struct session_pool *pool, struct
         if (session->open) continue;
         buffer_clear(&session->open_read);
         buffer_clear(&session->documents);
+        chunk_history_begin(&session->history, 0);
         *session = (struct session){.pool = pool,
                                     .grid = grid,
                                     .blocks = {.blocks = session->blocks.blocks},
@@ -20,6 +21,7 @@ enum status session_open(struct session **out, struct session_pool *pool, struct
                                     .state = {.own = STATE_NONE, .latest = {.state = STATE_NONE}},
                                     .found_rows = INT_MAX,
                                     .open = true,
+                                    .history = session->history,
                                     .open_read = session->open_read,
                                     .documents = session->documents};
         *out = session;
@@ -28,14 +30,18 @@ enum status session_open(struct session **out, struct session_pool *pool, struct
     return error_set(e, STATUS_BUSY, "all %d sequences are in use", pool->limits.max_sessions);
 }
 
-void session_set_scope(struct session *session, uint32_t scope) { session->scope = scope; }
+void session_set_scope(struct session *session, uint32_t scope) {
+    session->scope = scope;
+    chunk_history_begin(&session->history, scope);
+}
 
 static void release_slot(struct session *session) {
     if (session->pool->sources.model)
         sources_drop(&session->pool->sources, session->slot);
     else
-        cross_cache_free(&session->pool->cross, session->slot);
+        chunk_slots_drop(&session->pool->chunks, session->slot);
     session->slot = -1;
+    wipe_chunks(session->pool);
 }
 
 static void leave_pool(struct session *session, bool pinned) {
@@ -93,6 +99,8 @@ void session_settle(struct session *session, const int32_t *ids, int n_kept) {
     replay_drafts(session, n_kept);
     cut_blocks(session, blocks_of(session->length));
     for (int i = 0; i < n_kept && learns; i++) learn_row(session, ids[i], NULL, NULL);
+    for (int i = 0; i < n_kept && pool->chunks.keeps; i++)
+        chunk_history_add(&session->history, ids[i]);
 }
 
 int session_closes(const struct session *session, int n_tokens) {
@@ -299,6 +307,8 @@ enum status session_step(struct session_pool *pool, const struct step_item *item
                                : step_together(pool, items, n_items, logits, e);
     if (status == STATUS_DEVICE) comm_leave(pool->model->comm, e);
     if (status == STATUS_OK) keep_rows(pool, items, n_items);
+    chunk_slots_settle(&pool->chunks, status == STATUS_OK);
+    wipe_chunks(pool);
     return status;
 }
 

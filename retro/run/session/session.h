@@ -51,6 +51,14 @@ struct session_blocks {
     size_t bytes;        /* of one, on this rank */
 };
 struct session_blocks session_pool_blocks(const struct session_pool *pool);
+/* Chunks whose neighbours were encoded, so far; that read what was encoded for an earlier one in
+ * place of that; and whose encoded neighbours are kept for later ones, beside those that sessions
+ * read. */
+struct session_chunks {
+    int64_t encoded, found;
+    int kept;
+};
+struct session_chunks session_pool_chunks(const struct session_pool *pool);
 
 /* STATUS_BUSY when all max_sessions are open. The grid is fixed for the life of the session; a
  * model without retrieval ignores it ((struct grid){0} will do). */
@@ -169,7 +177,6 @@ void session_move_documents(struct session *session, int row);
 void session_pool_forget(struct session_pool *pool, const uint64_t *documents, int n);
 /* Calls `take` for each document that rows of the session depend on, or that rows of the pool do,
  * then some more than once. */
-typedef void document_key_taker(void *context, uint64_t document);
 void session_documents(const struct session *session, document_key_taker *take, void *context);
 void session_pool_documents(const struct session_pool *pool, document_key_taker *take,
                             void *context);
@@ -186,7 +193,7 @@ enum status session_pictures_advance(struct session_pool *pool, float *rows, boo
                                      struct error *e);
 
 /* The chunk whose neighbours come first in the next step: the next one to close, or of a session
- * that took over rows the latest closed one, which is encoded again. */
+ * that took over rows the latest closed one, which is encoded again where it is not kept. */
 int session_next_chunk(const struct session *session);
 /* Whether the next step brings the session's source. */
 bool session_wants_source(const struct session *session);
@@ -227,7 +234,7 @@ struct step_item {
  * ids, are rows of the session, and the rest is forgotten as if it had never been computed. */
 void session_settle(struct session *session, const int32_t *ids, int n_kept);
 
-/* How many chunks the next n_tokens rows of the session will encode: those that they close, and
+/* How many chunks the next n_tokens rows of the session read first: those that they close, and
  * perhaps the one before. 0 for a model without retrieval. */
 int session_closes(const struct session *session, int n_tokens);
 

@@ -240,6 +240,8 @@ void session_pool_forget(struct session_pool *pool, const uint64_t *documents, i
         free(freed);
         wipe_states(pool);
     }
+    chunk_slots_forget(&pool->chunks, documents, n);
+    wipe_chunks(pool);
     for (int i = 0; i < pool->limits.max_sessions; i++) {
         struct session *session = &pool->sessions[i];
         if (!session->open) continue;
@@ -259,6 +261,7 @@ void session_pool_documents(const struct session_pool *pool, document_key_taker 
     for (int i = 0; prefix_tree_keeps(&pool->tree) && i < pool->tree.n_blocks; i++)
         for (int j = 0; j < pool->tree.nodes[i].n_documents; j++)
             take(context, pool->tree.nodes[i].documents[j].document);
+    chunk_slots_documents(&pool->chunks, take, context);
     for (int i = 0; i < pool->limits.max_sessions; i++)
         if (pool->sessions[i].open) session_documents(&pool->sessions[i], take, context);
 }

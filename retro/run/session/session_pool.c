@@ -179,6 +179,7 @@ void session_pool_free_rank(struct session_pool *pool) {
     sources_close(&pool->sources);
     tower_close(pool->tower);
     free(pool->followed);
+    chunk_slots_close(&pool->chunks);
     cross_cache_close(&pool->cross);
     scratch_close(&pool->scratch, pool->model);
     kv_cache_close(&pool->cache);
@@ -194,6 +195,7 @@ void session_pool_free_rank(struct session_pool *pool) {
     for (int i = 0; pool->sessions && i < pool->limits.max_sessions; i++) {
         buffer_free(&pool->sessions[i].open_read);
         buffer_free(&pool->sessions[i].documents);
+        chunk_history_free(&pool->sessions[i].history);
     }
     free(pool->block_memory);
     free(pool->sessions);
@@ -226,6 +228,8 @@ enum status session_pool_open_rank(struct session_pool **out, struct model *mode
         return status;
     }
     make_sessions(pool);
+    if (pool->neighbors.model)
+        chunk_slots_open(&pool->chunks, pool->cross.n_slots, limits->kept_blocks > 0);
     prefix_tree_open(&pool->tree, pool->cache.n_blocks, limits->kept_blocks,
                      model->spec.retro.n_layers ? model->spec.retro.retrieved_length : 0);
     *out = pool;
@@ -257,6 +261,12 @@ void session_pool_close(struct session_pool *pool) {
 
 size_t session_pool_bytes(const struct session_pool *pool) {
     return session_bytes_all(&pool->bytes);
+}
+
+struct session_chunks session_pool_chunks(const struct session_pool *pool) {
+    return (struct session_chunks){.encoded = pool->chunks.encoded,
+                                   .found = pool->chunks.found,
+                                   .kept = chunk_slots_kept(&pool->chunks)};
 }
 
 struct session_blocks session_pool_blocks(const struct session_pool *pool) {

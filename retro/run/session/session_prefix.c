@@ -166,6 +166,17 @@ static bool limit_to_state(struct session *session, struct prefix_text *text) {
     return true;
 }
 
+/* The session's rows, which it has taken over, are told the names of its chunks. */
+static void tell_history(struct session *session, const struct session_text *text) {
+    for (int row = 0; row < session->length; row++) {
+        if (text->ids[row] < 0)
+            chunk_history_lose(&session->history);
+        else
+            chunk_history_add(&session->history, text->ids[row]);
+        if (grid_closes(session->grid, row)) chunk_history_close(&session->history);
+    }
+}
+
 int session_reuse(struct session *session, const struct session_text *text) {
     struct session_pool *pool = session->pool;
     CHECK(session->length == session->known && text->n <= pool->limits.max_tokens);
@@ -183,6 +194,7 @@ int session_reuse(struct session *session, const struct session_text *text) {
         session->shift = position_behind(pool, text->positions, session->length) - session->length;
     session->known = session->length;
     session->rereads = reads_neighbors(pool) && grid_complete(session->grid, session->length) > 0;
+    if (pool->chunks.keeps) tell_history(session, text);
     return session->length + (pool->sources.model ? text->n_source : 0);
 }
 
@@ -293,6 +305,7 @@ void release_blocks(struct session *session, bool pinned) {
     while (prefix_tree_keeps(&pool->tree) && evict_block(pool)) continue;
     session->known = session->length = 0;
     session->address = session->origin;
+    chunk_history_begin(&session->history, session->scope);
     wipe_states(pool);
     session->rereads = false;
     if (reads && session->open_read.size > 0)

@@ -16,6 +16,7 @@ enum message {
     MESSAGE_STATE,
     MESSAGE_REPLAY,
     MESSAGE_WIPE,
+    MESSAGE_WIPE_CHUNK,
     MESSAGE_PICTURES,
     MESSAGE_PICTURE_PASS,
     MESSAGE_CLOSE
@@ -48,7 +49,9 @@ struct session {
     struct block_list blocks; /* of keys and values */
     int slot, slot_rows;      /* rows that cross attention reads: of the latest closed chunk, or the
                                  source; -1: none */
-    uint32_t scope;           /* session_set_scope */
+    int next_slot, next_slot_rows; /* the same of a chunk behind the present step */
+    struct chunk_history history;  /* of its certain rows */
+    uint32_t scope;                /* session_set_scope */
     bool open;
     bool cut;     /* its rows were never computed to the end */
     bool rereads; /* the latest closed chunk is to be encoded again */
@@ -78,6 +81,7 @@ struct session_pool {
     struct state_cache states;  /* model NULL without states */
     int n_saved;                /* rows that the present step saves so far */
     struct cross_cache cross;   /* model NULL without cross attention */
+    struct chunk_slots chunks;  /* of a model with neighbours, on the rank that leads */
     struct neighbors neighbors; /* model NULL without retro layers */
     struct sources sources;     /* model NULL without an encoder of sources */
     struct tensor given;        /* [max_given, d] */
@@ -111,6 +115,10 @@ enum status copy_block(struct session_pool *pool, int32_t from, int32_t to, int 
 
 /* All rows of the block become zeros, on all ranks; a failure is told by the next step. */
 void wipe_block(struct session_pool *pool, int32_t block);
+
+/* Rows of slots that documents which are gone may have left become zeros, on all ranks; a failure
+ * is told by the next step. */
+void wipe_chunks(struct session_pool *pool);
 
 /* session_states.c */
 

@@ -37,6 +37,30 @@ void wipe_block(struct session_pool *pool, int32_t block) {
     kv_cache_wipe(&pool->cache, block);
 }
 
+/* Rows of a slot of the cross cache. */
+struct slot_rows {
+    int32_t slot, first, n;
+};
+
+static void wipe_slot(struct session_pool *pool, struct slot_rows rows) {
+    struct comm *world = pool->model->comm->world;
+    struct error e;
+    if (world->size > 1) {
+        buffer_clear(&pool->message);
+        buffer_append(&pool->message, &(enum message){MESSAGE_WIPE_CHUNK}, sizeof(enum message));
+        buffer_append(&pool->message, &rows, sizeof rows);
+        if (comm_broadcast(world, &pool->message, &e)) return;
+    }
+    cross_cache_wipe(&pool->cross, rows.slot, rows.first, rows.n);
+}
+
+void wipe_chunks(struct session_pool *pool) {
+    int first, n;
+    for (int slot = chunk_slots_next_stale(&pool->chunks, &first, &n); slot != CHUNK_NONE;
+         slot = chunk_slots_next_stale(&pool->chunks, &first, &n))
+        wipe_slot(pool, (struct slot_rows){slot, first, n});
+}
+
 /* Viewing pictures, on all ranks. */
 
 /* A picture in a message; its pixels follow. */
@@ -132,6 +156,13 @@ static void follow_wipe(const struct session_pool *pool, struct text_span in) {
     kv_cache_wipe(&pool->cache, block);
 }
 
+static void follow_wipe_chunk(const struct session_pool *pool, struct text_span in) {
+    struct slot_rows rows;
+    CHECK(in.size == sizeof rows);
+    memcpy(&rows, in.text, sizeof rows);
+    cross_cache_wipe(&pool->cross, rows.slot, rows.first, rows.n);
+}
+
 static enum status follow_step(struct session_pool *pool, struct text_span in, struct error *e) {
     run_plans(pool, in);
     return backend_sync(pool->model->backend, e);
@@ -187,6 +218,7 @@ static enum status follow_message(struct session_pool **pool, struct model *mode
         case MESSAGE_STATE: follow_state(*pool, in); break;
         case MESSAGE_REPLAY: follow_replay(*pool, in); break;
         case MESSAGE_WIPE: follow_wipe(*pool, in); break;
+        case MESSAGE_WIPE_CHUNK: follow_wipe_chunk(*pool, in); break;
         case MESSAGE_PICTURES: return follow_pictures(*pool, in, e);
         case MESSAGE_PICTURE_PASS: return follow_picture_pass(*pool, e);
         case MESSAGE_CLOSE:

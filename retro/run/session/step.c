@@ -18,46 +18,103 @@ static void plan_cross_span(struct plan *plan, int row, int k_start, int k_count
     plan->n_cross_spans++;
 }
 
-/* Chunk j of an item's session, whose neighbours are the item's next ones. */
-static const struct closing *plan_closing(struct session_pool *pool, const struct step_item *item,
-                                          int item_index, int chunk) {
-    const struct session *session = item->session;
+/* Row i of the item is told the names of its session's chunks, unless it is a draft, which closes
+ * none and may go. */
+static void tell_name(const struct step_item *item, int i) {
+    struct session *session = item->session;
+    bool has_id = item->tokens && item->tokens[i] >= 0 && item->positions == NULL;
+    if (i >= item->n_tokens - item->n_drafts) return;
+    if (has_id)
+        chunk_history_add(&session->history, item->tokens[i]);
+    else
+        chunk_history_lose(&session->history);
+    if (grid_closes(session->grid, session->length + i)) chunk_history_close(&session->history);
+}
+
+/* The session's latest closed chunk, which has these neighbours, is found by others by this name:
+ * false where a document that it reads is gone. */
+static bool name_chunk(const struct session_pool *pool, const struct session *session, int chunk,
+                       const struct neighbor_tokens *neighbors, struct chunk_name *name) {
+    int r = pool->model->spec.retro.retrieved_length;
+    int end = grid_end(session->grid, chunk);
+    if (!pool->chunks.keeps || session->history.closed_rows != end || end > session->found_rows)
+        return false;
+    return chunk_history_name(&session->history, neighbors, r, name);
+}
+
+/* This step encodes chunk j of an item's session into a slot. */
+static int plan_closing(struct session_pool *pool, const struct session *session, int item_index,
+                        int chunk, const struct neighbor_tokens *neighbors) {
     struct plan *plan = &pool->plan;
     int start = grid_start(session->grid, chunk);
-    const struct neighbor_tokens *found = &item->neighbors[chunk - session_next_chunk(session)];
+    int rows = neighbors->k * pool->model->spec.retro.retrieved_length;
     struct closing *closing = &plan->closings[plan->n_closings];
     *closing = (struct closing){
         .item = item_index,
         .blocks = plan->spans[item_index].k_start,
         .start = start,
         .n = grid_end(session->grid, chunk) - start,
-        .slot = found->k ? cross_cache_take(&pool->cross) : -1,
-        .k = found->k,
-        .ids = found->ids,
+        .slot = chunk_slots_take(&pool->chunks, rows),
+        .k = neighbors->k,
+        .ids = neighbors->ids,
     };
     plan->n_closings++;
-    return closing;
+    return closing->slot;
+}
+
+/* The slot with chunk j of an item's session, whose neighbours are the item's next ones: one that
+ * has it already, or that this step fills. The plan holds it. CHUNK_NONE: there are none. */
+static int plan_chunk(struct session_pool *pool, const struct step_item *item, int item_index,
+                      int chunk) {
+    const struct session *session = item->session;
+    const struct neighbor_tokens *neighbors = &item->neighbors[chunk - session_next_chunk(session)];
+    struct chunk_name name;
+    int slot = CHUNK_NONE, n_documents;
+    if (neighbors->k == 0) return CHUNK_NONE;
+
+    bool named = name_chunk(pool, session, chunk, neighbors, &name);
+    if (named) slot = chunk_slots_find(&pool->chunks, &name);
+    if (slot != CHUNK_NONE) {
+        chunk_slots_hold(&pool->chunks, slot);
+    } else {
+        slot = plan_closing(pool, session, item_index, chunk, neighbors);
+        if (named) chunk_slots_name(&pool->chunks, slot, &name);
+    }
+    int end = grid_end(session->grid, chunk);
+    const struct read_document *documents = documents_within(pool, session, end, &n_documents);
+    for (int i = 0; i < n_documents; i++)
+        chunk_slots_note(&pool->chunks, slot, documents[i].document);
+    if (end > session->found_rows) chunk_slots_doubt(&pool->chunks, slot);
+    pool->plan.slots[pool->plan.n_slots] = slot;
+    pool->plan.n_slots++;
+    return slot;
 }
 
 /* Chunked cross attention of one item's rows: each reads the latest chunk closed at or before it.
- */
+ * Later sessions find the chunk that the session goes on with, and the one at which this session
+ * took over rows: others may part from its text there, too. */
 static void plan_chunks(struct session_pool *pool, const struct step_item *item, int item_index,
                         int first_row) {
-    const struct session *session = item->session;
+    struct session *session = item->session;
     const struct retro_spec *retro = &pool->model->spec.retro;
     struct plan *plan = &pool->plan;
-    int slot = session->slot, slot_rows = session->slot_rows;
+    int slot = session->slot, slot_rows = session->slot_rows, passing = CHUNK_NONE;
     for (int i = 0; i < item->n_tokens; i++) {
-        int row = first_row + i, position = session->length + i;
-        if (grid_closes(session->grid, position) || (i == 0 && session->rereads)) {
-            const struct closing *closing =
-                plan_closing(pool, item, item_index, grid_read(session->grid, position));
-            slot = closing->slot;
-            slot_rows = closing->k * retro->retrieved_length;
+        int row = first_row + i, position = session->length + i,
+            chunk = grid_read(session->grid, position);
+        bool closes = grid_closes(session->grid, position);
+        if (pool->chunks.keeps) tell_name(item, i);
+        if (closes || (i == 0 && session->rereads)) {
+            if (passing != CHUNK_NONE) chunk_slots_unname(&pool->chunks, passing);
+            slot = plan_chunk(pool, item, item_index, chunk);
+            slot_rows = slot >= 0 ? pool->chunks.slots[slot].rows : 0;
+            passing = closes && slot >= 0 && !pool->chunks.slots[slot].filled ? slot : CHUNK_NONE;
         }
         plan->row_scale[row] = slot >= 0 ? retro->gate : 0.0f;
         if (slot >= 0) plan_cross_span(plan, row, slot * pool->cross.slot_rows, slot_rows);
     }
+    session->next_slot = slot;
+    session->next_slot_rows = slot_rows;
 }
 
 /* A session's source is encoded in its first step, and read by all its rows. */
@@ -171,16 +228,19 @@ static void advance_item(const struct step_item *item) {
             position_behind(session->pool, item->positions, item->n_tokens) - session->length;
 }
 
-/* A session keeps the slot of its latest chunk; earlier ones are free again. */
+/* A session holds the slot of its latest chunk; earlier ones are free again. */
+static void advance_chunk(struct session_pool *pool, struct session *session) {
+    chunk_slots_hold(&pool->chunks, session->next_slot);
+    chunk_slots_drop(&pool->chunks, session->slot);
+    session->slot = session->next_slot;
+    session->slot_rows = session->next_slot_rows;
+}
+
 void plan_advance(struct session_pool *pool, const struct step_item *items, int n) {
     const struct plan *plan = &pool->plan;
     for (int j = 0; j < n; j++) advance_item(&items[j]);
-    for (int c = 0; c < plan->n_closings; c++) {
-        struct session *session = items[plan->closings[c].item].session;
-        cross_cache_free(&pool->cross, session->slot);
-        session->slot = plan->closings[c].slot;
-        session->slot_rows = plan->closings[c].k * pool->model->spec.retro.retrieved_length;
-    }
+    for (int j = 0; j < n && pool->neighbors.model; j++) advance_chunk(pool, items[j].session);
+    for (int c = 0; c < plan->n_slots; c++) chunk_slots_drop(&pool->chunks, plan->slots[c]);
 }
 
 int count_items(const struct session_pool *pool, const struct step_item *items, int n) {
