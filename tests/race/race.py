@@ -46,18 +46,51 @@ class Others:
         self.cpus = max(0.0, foreign) / (wall - self.start[0])
 
 
+def append_result(path, race, i, name, result):
+    with open(path, "a") as out:
+        out.write(json.dumps({"race": race, "round": i, "entry": name, "time": time.strftime("%FT%T"), **result}) + "\n")
+
+
+def recorded(path, race):
+    """What the file at path has of this race: (round, entry) -> {test: value}."""
+    if not path or not os.path.exists(path):
+        return {}
+    found = {}
+    for line in json_lines(open(path).read()):
+        if line["race"] == race:
+            found[line["round"], line["entry"]] = {k: v for k, v in line.items() if k not in ("race", "round", "entry", "time")}
+    return found
+
+
+def run_numbered_rounds(race, entries, rounds, path=None, end=None):
+    """entries: name -> function that measures once, of the round with the number that it is given, and returns
+    {test: value}, "others" among them. One dictionary of those per complete round. Every result is also appended to the
+    file at path as a line of JSON, as soon as it is there; those that the file has are not measured again. Nothing is
+    begun after time.monotonic() has reached `end`."""
+    results, there = [], recorded(path, race)
+    for i in range(rounds):
+        result = {name: there[i, name] for name in entries if (i, name) in there}
+        for name in list(entries)[:: -1 if i % 2 else 1]:
+            if name in result:
+                continue
+            if end is not None and time.monotonic() >= end:
+                return results
+            result[name] = entries[name](i)
+            if path:
+                append_result(path, race, i, name, result[name])
+        results.append({name: result[name] for name in entries})
+    return results
+
+
 def run_rounds(race, entries, rounds, path=None):
-    """entries: name -> function that measures once and returns {test: value}, "others" among them. One dictionary of
-    those per round; every result is also appended to the file at path as a line of JSON, as soon as it is there."""
+    """The same of entries that need no number, all of which are measured."""
     results = []
     for i in range(rounds):
         results.append({})
         for name in list(entries)[:: -1 if i % 2 else 1]:
             results[-1][name] = entries[name]()
             if path:
-                with open(path, "a") as out:
-                    line = {"race": race, "round": i, "entry": name, "time": time.strftime("%FT%T"), **results[-1][name]}
-                    out.write(json.dumps(line) + "\n")
+                append_result(path, race, i, name, results[-1][name])
     return results
 
 
@@ -91,6 +124,15 @@ def print_results(title, results, units, ratios):
         values = ratios_of(results, test, entry, against)
         if values:
             print(f"  {label:60s} {spread(values):>30s} x")
+
+
+def print_rounds(results, units):
+    print("all rounds, in their order:")
+    for test, unit in units.items():
+        for entry in results[0]:
+            values = values_of(results, entry, test)
+            if values:
+                print(f"  {entry:34s} {test:25s} {', '.join(f'{v:.4g}' for v in values)} {unit}")
 
 
 def json_lines(text):

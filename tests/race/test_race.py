@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import embed_race
+import first_token_race
 import http_race
 import import_race
 import numpy as np
@@ -20,6 +21,28 @@ import tower_peers
 import tower_race
 
 BUILD = pathlib.Path(__file__).resolve().parents[2] / os.environ.get("RETRO_BUILD", "build")
+sys.path.append(str(BUILD.parent / "tests/http"))
+# A server that keeps the chats that it is sent, one a line.
+PEER = """#!{python}
+import http.server, json, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def answer(self, reply):
+        text = json.dumps(reply).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+    def do_GET(self):
+        self.answer({{}})
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        with open({asked!r}, "a") as out:
+            out.write(body + "\\n")
+        self.answer({{"usage": {{"prompt_tokens": 8, "prompt_tokens_details": {{"cached_tokens": 2}}}}}})
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
+"""
 
 
 def test_rounds_alternate_and_are_recorded(tmp_path):
@@ -180,3 +203,53 @@ def test_the_import_race_writes_a_checkpoint(tmp_path, monkeypatch):
     (tmp_path / "given.json").write_text(json.dumps({"vocab_size": 256}))
     options = argparse.Namespace(build=BUILD)
     assert import_race.convert(options, tmp_path, []) > 0 and not (tmp_path / "out").exists()
+
+
+def test_numbered_rounds_go_on_where_they_ended(tmp_path):
+    path, measured = tmp_path / "out.jsonl", []
+    entries = {name: lambda i, name=name: measured.append((name, i)) or {"first": 1.0 + i, "others": 0.0} for name in "ab"}
+    assert race.run_numbered_rounds("x", entries, 2, path, end=0) == [] and not measured
+    first = race.run_numbered_rounds("x", entries, 1, path)
+    assert measured == [("a", 0), ("b", 0)]
+    path.write_text("\n".join(path.read_text().splitlines()[:1]) + "\n")  # stopped within the round
+    again = race.run_numbered_rounds("x", entries, 2, path)
+    assert measured[2:] == [("b", 0), ("b", 1), ("a", 1)] and again[0] == first[0] and again[1]["a"]["first"] == 2.0
+    race.run_numbered_rounds("y", entries, 1, path)
+    assert len(measured) == 7
+
+
+@pytest.fixture(scope="module")
+def chat_folder(tmp_path_factory):
+    from chat_model import make_chat_model
+    folder = tmp_path_factory.mktemp("race") / "model"
+    make_chat_model(folder)
+    return folder
+
+
+@pytest.mark.parametrize("test, entries", [("turns", ["keep", "latest"]), ("questions", ["stable", "relevance"]),
+                                           ("cold", ["files", "memory"]), ("clients", ["stable", "relevance"])])
+def test_first_tokens_are_raced(test, entries, chat_folder, tmp_path, monkeypatch, capsys):
+    """All of it on a tiny model; the peer shows that it is sent the same prompts, with the passages."""
+    asked, peer, out = tmp_path / "asked", tmp_path / "peer", tmp_path / "out.jsonl"
+    peer.write_text(PEER.format(python=sys.executable, asked=str(asked)))
+    peer.chmod(0o755)
+    monkeypatch.setattr(first_token_race, "DOCUMENTS", 12)
+    command = f"{test} --server {BUILD}/retro-server --index {BUILD}/retro-index --model {chat_folder} --peer {peer} --threads 1" \
+        f" --sequences 2 --context 2048 --turns 3 --questions 6 --clients 3 --answer 4 --rounds 2 --json {out}"
+    monkeypatch.setattr(sys, "argv", ["first_token_race.py", *command.split()])
+    first_token_race.main()
+    printed = capsys.readouterr().out
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["entry"] for line in lines] == [*entries, "peer", "peer", *entries[::-1]]
+    assert all(line["first"] > 0 and 0 <= line["found"] < 1 and line["rows"] > 0 for line in lines)
+    assert f"{entries[0]} / peer, first" in printed and "all rounds, in their order:" in printed
+
+    chats = [json.loads(line)["messages"] for line in asked.read_text().splitlines()]
+    assert len(chats) == 2 * (1 + (3 if test == "turns" else 6))  # each begins with a word that is not measured
+    passages = [chat[-1]["content"].startswith("[") for chat in chats if chat[-1]["content"] != "w1"]
+    assert all(passages)
+    if test == "turns":
+        assert [len(chat) for chat in chats[1:4]] == [1, 3, 5] and chats[3][:3] == chats[2][:3]
+
+    first_token_race.main()
+    assert len(out.read_text().splitlines()) == len(lines) and "of 2 rounds are complete" not in capsys.readouterr().out
