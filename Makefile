@@ -531,4 +531,6 @@ clean:
 	demo-parts deps deps-train dist dist-test emulated format fuzz gpu-bundle gpu-bundled gpu-check gpu-ops gpu-programs hostile-test hosts-test info \
 	install lint list-c-tests milvus-test noninterference page-test replicas-test soak test test-train train-smoke \
 	valgrind arm64-test
--include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)
+# Below deb, dist and container lie whole systems, with programs that are named so.
+-include $(shell find $(BUILD) -path '$(BUILD)/deb*' -prune -o -path $(BUILD)/dist -prune -o -path $(BUILD)/container -prune -o \
+	-type f -name '*.c*.d' -print 2>/dev/null)
