@@ -5,7 +5,8 @@
 #                 with PTX for later ones unless it says so: 90-real
 #   make all      build/retro-server, build/retro-index, build/retro-eval, build/retro-bench, build/retro-convert
 #   make install  what `make` built, into DESTDIR and PREFIX (/usr/local); builds nothing, so that root may call it
-#   make deb      a Debian package in build/deb; make deb-test installs it on a bare Debian 12 (root; docs/packages.md)
+#   make deb      a Debian package in build/deb; make deb-test installs it on a bare Debian 12 (root; docs/packages.md).
+#                 ARCH=arm64 builds for that architecture, in build/deb-arm64, also on an x86 machine (root)
 #   make dist     an archive in build/dist that runs on other distributions; make dist-test tries it on five (root; docs/packages.md)
 #   make container-test  a container's image of the package, by buildah, which it installs (root; docs/packages.md)
 #   make test     deps, build, every test that needs no GPU
@@ -57,6 +58,13 @@ ifneq ($(MACROS),)
 ifeq ($(and $(findstring __SIZEOF_POINTER__ 8,$(MACROS)),$(findstring __BYTE_ORDER__ __ORDER_LITTLE_ENDIAN__,$(MACROS))),)
 $(error retro-server is for 64-bit little-endian machines, as x86-64 and arm64 are, and $(CC) compiles for $(MACHINE))
 endif
+endif
+
+# Debian's name of the architecture that make deb is for, where it is another than this machine's.
+ARCH :=
+ifneq ($(ARCH),)
+PACKAGED := $(shell sed -n 's/^Architecture: //p' debian/control)
+$(if $(filter $(PACKAGED),$(ARCH)),,$(error ARCH=$(ARCH): retro-server is for 64-bit little-endian machines, and packaged for $(PACKAGED)))
 endif
 
 # Targets that build before they do something else compile on all cores, unless the caller's -j says how many.
@@ -216,10 +224,11 @@ $(patsubst %,$(BUILD)/retrieval/extract/pdf/pdf_%.c.o,fields library structure):
 $(BUILD)/kernels/comm/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
 $(BUILD)/kernels/comm/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 
-# Manual pages and completions are made of what --help prints.
+# Manual pages and completions are made of what --help prints; EMULATOR runs programs built for another machine.
 MANUAL := $(BUILD)/manual
+EMULATOR :=
 $(MANUAL)/share/man/man5/retro.json.5: $(PROGRAMS) $(wildcard tools/manual/*.py)
-	$(call quiet,MANUAL)python3 -B tools/manual/generate.py $(BUILD) $(MANUAL)
+	$(call quiet,MANUAL)python3 -B tools/manual/generate.py $(BUILD) $(MANUAL) $(EMULATOR)
 
 all: $(PROGRAMS) $(MANUAL)/share/man/man5/retro.json.5
 
@@ -396,12 +405,17 @@ DESTDIR ?=
 install:
 	@tools/install.sh $(BUILD) "$(DESTDIR)" "$(PREFIX)" $(notdir $(PROGRAMS))
 
+# Of ARCH, the name of another architecture than this machine's.
+OTHER = $(filter-out $(shell dpkg --print-architecture),$(ARCH))
+DEB_FOLDER = $(BUILD)/deb$(if $(OTHER),-$(OTHER))
 deb: deps
-	@tools/deps_extra.sh debhelper lintian
-	@tools/deb.sh $(DEPS) $(BUILD)/deb
+	@tools/deps_extra.sh debhelper lintian $(if $(OTHER),mmdebstrap crossbuild-essential-$(OTHER))
+	@tools/deb.sh $(DEPS) $(DEB_FOLDER) $(OTHER)
+# Programs of another architecture are begun by the kernel (binfmt_misc) in qemu-user-static.
+EMULATION = $(if $(OTHER),qemu-user-static binfmt-support)
 deb-test: deb
-	@tools/deps_extra.sh debootstrap systemd
-	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/deb
+	@tools/deps_extra.sh debootstrap systemd $(EMULATION) $(if $(OTHER),qemu-system-arm cpio)
+	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) RETRO_ARCH=$(OTHER) $(DEPS)/venv/bin/python -m pytest -q -s -p no:cacheprovider tests/deb
 
 # An archive that runs on other distributions, and its test on some of them.
 dist: deps
@@ -410,10 +424,11 @@ dist: deps
 dist-test: dist
 	@tests/dist/run.sh $(BUILD)/dist/retro-server-*-x86_64.tar.gz $(DEPS)/minilm
 
-# The image that buildah makes of it, as root and without a daemon.
+# The image that buildah makes of it, as root and without a daemon; with ARCH= that architecture's too, and a list of both.
 container-test: deb
-	@tools/deps_extra.sh buildah uidmap
-	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -s -p no:cacheprovider tests/container
+	$(if $(OTHER),@$(MAKE) --no-print-directory deb ARCH=)
+	@tools/deps_extra.sh buildah uidmap $(EMULATION)
+	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) RETRO_ARCH=$(OTHER) $(DEPS)/venv/bin/python -m pytest -q -s -p no:cacheprovider tests/container
 
 test: deps
 	@tests/run.sh $(BUILD)

@@ -1,10 +1,20 @@
 #!/usr/bin/env bash
-# tests/deb/bare.sh FOLDER: makes a bare Debian 12 in FOLDER, unless it is there; needs root. What comes from where is
-# this machine's own setting for apt.
+# tests/deb/bare.sh FOLDER [ARCH]: makes a bare Debian 12 in FOLDER, unless it is there; needs root. What comes from where
+# is this machine's own setting for apt. Programs of another architecture, ARCH, are begun by the kernel in qemu-user.
 set -euo pipefail
 
-folder=$(realpath -m "${1:?usage: bare.sh FOLDER}")
+folder=$(realpath -m "${1:?usage: bare.sh FOLDER [ARCH]}") native=$(dpkg --print-architecture)
+arch=${2:-$native}
 [ "$(id -u)" = 0 ] || { echo "bare.sh: needs root, for chroot" >&2; exit 1; }
+if [ "$arch" != "$native" ]; then
+    # F: the emulator is opened here, so a program in a folder for chroot needs none there.
+    emulator=/proc/sys/fs/binfmt_misc/qemu-$(dpkg-architecture -a"$arch" -qDEB_HOST_GNU_CPU 2> /dev/null)
+    grep -q '^flags: .*F' "$emulator" 2> /dev/null || {
+        echo "bare.sh: $emulator is not there or not for chroot: this kernel begins no programs for $arch. The packages" \
+            "qemu-user-static and binfmt-support (\`update-binfmts --enable\`) make it do so" >&2
+        exit 1
+    }
+fi
 [ ! -f "$folder/.complete" ] || exit 0
 command -v debootstrap > /dev/null || {
     apt-get update -qq
@@ -13,7 +23,7 @@ command -v debootstrap > /dev/null || {
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Codename: bookworm' | head -1)
 rm -rf --one-file-system "$folder"
 mkdir -p "$folder"
-debootstrap --variant=minbase --include=ca-certificates bookworm "$folder" "$mirror" > "$folder.log" 2>&1 ||
+debootstrap --arch="$arch" --variant=minbase --include=ca-certificates bookworm "$folder" "$mirror" > "$folder.log" 2>&1 ||
     { tail -5 "$folder.log" >&2; exit 1; }
 rm -rf "$folder.log" "$folder"/etc/apt/sources.list "$folder"/etc/apt/sources.list.d
 for file in sources.list sources.list.d apt.conf.d; do

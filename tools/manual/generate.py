@@ -1,5 +1,5 @@
-"""tools/manual/generate.py BUILD OUT: manual pages and completions of the programs in BUILD, laid out under OUT/share
-as `make install` puts them."""
+"""tools/manual/generate.py BUILD OUT [EMULATOR]: manual pages and completions of the programs in BUILD, laid out under
+OUT/share as `make install` puts them. EMULATOR runs programs that were built for another machine."""
 
 import pathlib
 import sys
@@ -26,6 +26,7 @@ def main(build, out):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: generate.py BUILD OUT")
+    if len(sys.argv) not in (3, 4):
+        sys.exit("usage: generate.py BUILD OUT [EMULATOR]")
+    usage.EMULATOR = sys.argv[3:]
     main(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]))

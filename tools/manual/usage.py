@@ -5,6 +5,7 @@ import dataclasses
 import re
 import subprocess
 
+EMULATOR = []  # words that stand before a program
 PROGRAMS = ("retro-server", "retro-index", "retro-eval", "retro-bench", "retro-convert")
 OPTION = re.compile(r"^  (--[\w-]+)(?: ([A-Z][^ ]*|[a-z]+(?=  )))? +(\S.*)$")
 COMMAND = re.compile(r"^  ([a-z]\w*) +(\S.*)$")
@@ -58,7 +59,7 @@ class Setting:
 
 
 def help_of(build, program, *arguments):
-    shown = subprocess.run([build / program, *arguments, "--help"], capture_output=True, text=True, check=True)
+    shown = subprocess.run([*EMULATOR, build / program, *arguments, "--help"], capture_output=True, text=True, check=True)
     return shown.stdout.splitlines()
 
 
