@@ -7,9 +7,11 @@
 
 /* Laying out. */
 
-static void plan_cross_span(struct plan *plan, int row, int k_start, int k_count) {
+/* Row `row` of an item whose spans begin at number `first`. Items may read the same chunk, and each
+ * has spans of its own, because each is told of its own attention. */
+static void plan_cross_span(struct plan *plan, int first, int row, int k_start, int k_count) {
     struct attention_span *last =
-        plan->n_cross_spans ? &plan->cross_spans[plan->n_cross_spans - 1] : NULL;
+        plan->n_cross_spans > first ? &plan->cross_spans[plan->n_cross_spans - 1] : NULL;
     if (last && last->q_start + last->q_count == row && last->k_start == k_start) {
         last->q_count++;
         return;
@@ -98,7 +100,8 @@ static void plan_chunks(struct session_pool *pool, const struct step_item *item,
     struct session *session = item->session;
     const struct retro_spec *retro = &pool->model->spec.retro;
     struct plan *plan = &pool->plan;
-    int slot = session->slot, slot_rows = session->slot_rows, passing = CHUNK_NONE;
+    int slot = session->slot, slot_rows = session->slot_rows, passing = CHUNK_NONE,
+        first_span = plan->n_cross_spans;
     for (int i = 0; i < item->n_tokens; i++) {
         int row = first_row + i, position = session->length + i,
             chunk = grid_read(session->grid, position);
@@ -111,7 +114,8 @@ static void plan_chunks(struct session_pool *pool, const struct step_item *item,
             passing = closes && slot >= 0 && !pool->chunks.slots[slot].filled ? slot : CHUNK_NONE;
         }
         plan->row_scale[row] = slot >= 0 ? retro->gate : 0.0f;
-        if (slot >= 0) plan_cross_span(plan, row, slot * pool->cross.slot_rows, slot_rows);
+        if (slot >= 0)
+            plan_cross_span(plan, first_span, row, slot * pool->cross.slot_rows, slot_rows);
     }
     session->next_slot = slot;
     session->next_slot_rows = slot_rows;
