@@ -10,7 +10,7 @@ import argparse
 import gguf
 import numpy as np
 
-VOCAB, CONTEXT = 32000, 4096
+VOCAB, CONTEXT = 32000, 16384
 SHAPES = {"small": {"layers": 16, "d": 1024, "heads": 16, "kv_heads": 4, "ffn": 2816},
           "m": {"layers": 22, "d": 2048, "heads": 32, "kv_heads": 32, "ffn": 5632}}
 # Bytes of a block at which f16 scales lie.
