@@ -226,6 +226,12 @@ def chat_folder(tmp_path_factory):
     return folder
 
 
+def test_an_earlier_process_reads_other_questions():
+    a = argparse.Namespace(questions=20, subjects=3)
+    now, earlier = first_token_race.questions(a, 1), first_token_race.earlier_questions(a, 1)
+    assert now == first_token_race.questions(a, 1) and not any(question in now for question in earlier)
+
+
 @pytest.mark.parametrize("test, entries", [("turns", ["keep", "latest"]), ("questions", ["stable", "relevance"]),
                                            ("cold", ["files", "memory"]), ("clients", ["stable", "relevance"])])
 def test_first_tokens_are_raced(test, entries, chat_folder, tmp_path, monkeypatch, capsys):
