@@ -62,12 +62,9 @@ def recorded(path, race):
     return found
 
 
-def run_numbered_rounds(race, entries, rounds, path=None, end=None):
-    """entries: name -> function that measures once, of the round with the number that it is given, and returns
-    {test: value}, "others" among them. One dictionary of those per complete round. Every result is also appended to the
-    file at path as a line of JSON, as soon as it is there; those that the file has are not measured again. Nothing is
-    begun after time.monotonic() has reached `end`."""
-    results, there = [], recorded(path, race)
+def measure_rounds(race, entries, rounds, path, there, end):
+    """The rounds that are complete. Results of `there`, by round and name, are not measured again."""
+    results = []
     for i in range(rounds):
         result = {name: there[i, name] for name in entries if (i, name) in there}
         for name in list(entries)[:: -1 if i % 2 else 1]:
@@ -82,16 +79,18 @@ def run_numbered_rounds(race, entries, rounds, path=None, end=None):
     return results
 
 
+def run_numbered_rounds(race, entries, rounds, path=None, end=None):
+    """entries: name -> function that measures once, of the round with the number that it is given, and returns
+    {test: value}, "others" among them. One dictionary of those per complete round. Every result is also appended to the
+    file at path as a line of JSON, as soon as it is there; those that the file has are not measured again. Nothing is
+    begun after time.monotonic() has reached `end`."""
+    return measure_rounds(race, entries, rounds, path, recorded(path, race), end)
+
+
 def run_rounds(race, entries, rounds, path=None):
     """The same of entries that need no number, all of which are measured."""
-    results = []
-    for i in range(rounds):
-        results.append({})
-        for name in list(entries)[:: -1 if i % 2 else 1]:
-            results[-1][name] = entries[name]()
-            if path:
-                append_result(path, race, i, name, results[-1][name])
-    return results
+    numbered = {name: lambda _, measure=measure: measure() for name, measure in entries.items()}
+    return measure_rounds(race, numbered, rounds, path, {}, None)
 
 
 def values_of(results, entry, test):
