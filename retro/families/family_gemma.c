@@ -81,12 +81,7 @@ static enum status read_gemma3(const struct json *config, struct model_spec *spe
 }
 
 static const struct tensor_row layer_rows[] = {
-    {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
-    HUGGINGFACE_ATTENTION_ROWS,
-    {.place = offsetof(struct layer, norm_attention), .names = {"post_attention_layernorm.*"}},
-    {.place = offsetof(struct layer, norm_mlp), .names = {"pre_feedforward_layernorm.*"}},
-    HUGGINGFACE_MLP_ROWS,
-    {.place = offsetof(struct layer, norm_out), .names = {"post_feedforward_layernorm.*"}},
+    HUGGINGFACE_GEMMA_ROWS,
 };
 
 const struct family family_gemma2 = {

@@ -63,12 +63,7 @@ static enum status read_text(const struct json *config, struct model_spec *model
 }
 
 static const struct tensor_row layer_rows[] = {
-    {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
-    HUGGINGFACE_ATTENTION_ROWS,
-    {.place = offsetof(struct layer, norm_attention), .names = {"post_attention_layernorm.*"}},
-    {.place = offsetof(struct layer, norm_mlp), .names = {"pre_feedforward_layernorm.*"}},
-    HUGGINGFACE_MLP_ROWS,
-    {.place = offsetof(struct layer, norm_out), .names = {"post_feedforward_layernorm.*"}},
+    HUGGINGFACE_GEMMA_ROWS,
     {.place = offsetof(struct layer, input_gate), .names = {"per_layer_input_gate.*"}},
     {.place = offsetof(struct layer, input_proj), .names = {"per_layer_projection.*"}},
     {.place = offsetof(struct layer, norm_input), .names = {"post_per_layer_input_norm.*"}},

@@ -157,6 +157,16 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
         {.place = offsetof(struct layer, fc1), .part = PART_UP, .names = {"mlp.up_proj.*"}}, { \
         .place = offsetof(struct layer, fc2), .names = { "mlp.down_proj.*" } \
     }
+/* All of a layer of Gemma from the second one on: a norm before and one behind each part. */
+#define HUGGINGFACE_GEMMA_ROWS \
+    {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}}, \
+        HUGGINGFACE_ATTENTION_ROWS, \
+        {.place = offsetof(struct layer, norm_attention), \
+         .names = {"post_attention_layernorm.*"}}, \
+        {.place = offsetof(struct layer, norm_mlp), .names = {"pre_feedforward_layernorm.*"}}, \
+        HUGGINGFACE_MLP_ROWS, { \
+        .place = offsetof(struct layer, norm_out), .names = { "post_feedforward_layernorm.*" } \
+    }
 /* The choice of experts and the experts of a layer, stored one by one, or stacked with gate and up
  * in one tensor; and the expert that all rows use. */
 #define HUGGINGFACE_EXPERT_ROWS \
