@@ -69,6 +69,9 @@ struct linear_heads_args {
  * zeros. */
 struct attention_span {
     int q_start, q_count, k_start, k_count;
+    int mutual; /* 1: under MASK_CAUSAL its queries see all keys up to its last, as those of a
+                   picture that is whole do (Gemma Team 2025, arXiv 2503.19786); else 0. A window
+                   bounds the keys before a query alone */
 };
 
 /* Query i of a span stands at key k_count - q_count + i: its own key in self attention. */
@@ -135,17 +138,21 @@ struct attention_args {
     const float *sinks;
 };
 
-/* The keys [begin, end) of a span with `keys` of them that a query sees which stands at one. */
+/* The keys [begin, end) of a span that a query sees which stands at one. */
 static inline int attention_keys_begin(const struct attention_args *args, int stands) {
     if (args->chunk > 0) return stands - stands % args->chunk;
     return args->window > 0 && stands >= args->window ? stands - args->window + 1 : 0;
 }
-static inline int attention_keys_end(const struct attention_args *args, int keys, int stands) {
-    if (args->mask == MASK_CAUSAL) return stands + 1;
+static inline int attention_keys_end(const struct attention_args *args,
+                                     const struct attention_span *span, int stands) {
+    int keys = span->k_count;
+    if (args->mask == MASK_CAUSAL) return span->mutual ? keys : stands + 1;
     return args->window > 0 && stands < keys - args->window ? stands + args->window : keys;
 }
 
-/* Keys [first, first + n) of a span; or key groups [first, first + n) of all. */
+/* Keys [first, first + n) of a span, as far as it has them; or key groups [first, first + n) of
+ * all.
+ */
 struct key_group {
     int first, n;
 };

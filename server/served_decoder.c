@@ -288,6 +288,7 @@ static enum status open_sight(struct decoder_part *part, const struct config *co
             "decoders with RoPE");
         return STATUS_OK;
     }
+    if (check_picture_steps(config, model, e)) return e->status;
     int rows = check_picture_rows(config, model_info(model));
     enum status status = picture_input_open(&part->picture_input, model, part->path, rows, e);
     if (status == STATUS_OK) {

@@ -70,7 +70,7 @@ static int query_stands(const struct call *call, const struct attention_piece *p
 
 /* The row sees keys [keys_hidden, keys_seen) of its span. */
 static int keys_seen(const struct call *call, const struct attention_piece *piece, int row) {
-    return attention_keys_end(call->args, piece->span->k_count, query_stands(call, piece, row));
+    return attention_keys_end(call->args, piece->span, query_stands(call, piece, row));
 }
 
 static int keys_hidden(const struct call *call, const struct attention_piece *piece, int row) {
@@ -328,6 +328,7 @@ static void zero_out(const struct attention_args *args) {
 static int keys_together(const struct call *call, const struct attention_span *span) {
     const struct attention_args *args = call->args;
     int queries = min_int(span->q_count, ATTENTION_ROWS / call->group + 2);
+    if (span->mutual) queries = span->q_count;
     if (args->window == 0 || args->window >= span->k_count - queries) return span->k_count;
     int sides = args->mask == MASK_NONE ? 2 : 1;
     return min_int(span->k_count, queries + sides * args->window);

@@ -11,10 +11,15 @@ int count_pad(int n) {
     return (n + step - 1) / step * step;
 }
 
+static bool runs_in_tiles(const struct attention_args *args, int i, bool tensor) {
+    const struct attention_span *span = &args->spans[i];
+    return span->q_count > 1 && span->k_count > 0 && attention_fits_tensor(args, span) == tensor;
+}
+
 /* Longest first: under a causal mask later tiles see more keys, and the last blocks to run should
  * be short ones. */
 const struct tile_piece *tiles_list(struct backend *backend, const struct attention_args *args,
-                                    int rows, int *n) {
+                                    int rows, bool tensor, int *n) {
     struct cuda *cuda = cuda_of(backend);
     struct tile_piece *pieces = NULL;
     int group = args->heads / args->kv_heads, count = 0;
@@ -24,7 +29,7 @@ const struct tile_piece *tiles_list(struct backend *backend, const struct attent
                                                             (size_t)count * sizeof *pieces);
         count = 0;
         for (int i = 0; i < args->n_spans; i++) {
-            if (args->spans[i].q_count <= 1 || args->spans[i].k_count == 0) continue;
+            if (!runs_in_tiles(args, i, tensor)) continue;
             int tiles = (int)blocks_for((int64_t)args->spans[i].q_count * group, rows);
             for (int tile = tiles - 1; tile >= 0; tile--) {
                 if (pass == 1) pieces[count] = {i, tile * rows};
@@ -101,8 +106,6 @@ void cuda_attention(struct backend *backend, const struct attention_args *args) 
     struct attention_shape shape = attention_shape_of(backend, args);
     rows_zero_unwritten(backend, args);
     attention_decode(backend, args, shape);
-    if (attention_fits_tensor(args))
-        attention_tensor(backend, args, shape);
-    else
-        attention_tiles(backend, args, shape);
+    attention_tensor(backend, args, shape);
+    attention_tiles(backend, args, shape);
 }

@@ -2,7 +2,7 @@
  * runs which span.
  *
  * attention.cu divides an op into its spans: those with one query go to attention_decode.cu, the
- * others to attention_tensor.cu where keys and values are bf16 or f16, and else to
+ * others to attention_tensor.cu where it fits (attention_fits_tensor), and else to
  * attention_tile.cu; attention_shares.cu is an op of its own. All keep a running maximum, sum and
  * output per row. The span alone decides the kernel and the parts of the keys, so a row's result
  * does not depend on the batch. Keys are counted from the span's first; what a block reads together
@@ -46,12 +46,14 @@ __device__ inline int key_row(const struct attention_shape &shape,
            key % ATTENTION_BLOCK;
 }
 
-/* The keys [begin, end) of a span with `keys` of them that a query sees which stands at one. */
+/* The keys [begin, end) of a span that a query sees which stands at one. */
 __device__ inline int keys_begin(const struct attention_shape &shape, int stands) {
     return shape.window > 0 && stands >= shape.window ? stands - shape.window + 1 : 0;
 }
-__device__ inline int keys_end(const struct attention_shape &shape, int keys, int stands) {
-    if (shape.causal) return stands < keys ? stands + 1 : keys;
+__device__ inline int keys_end(const struct attention_shape &shape,
+                               const struct attention_span &span, int stands) {
+    int keys = span.k_count;
+    if (shape.causal) return stands < keys && !span.mutual ? stands + 1 : keys;
     return shape.window > 0 && stands < keys - shape.window ? stands + shape.window : keys;
 }
 
@@ -106,22 +108,24 @@ __device__ inline int tile_first(const struct attention_shape &shape,
 }
 __device__ inline int tile_seen(const struct attention_shape &shape,
                                 const struct attention_span &span, int pair) {
-    return keys_end(shape, span.k_count, tile_stands(shape, span, pair));
+    return keys_end(shape, span, tile_stands(shape, span, pair));
 }
 
 /* At least n, and the same for many n: lists of work of steps that need about as much are equal
  * (graph.cu). */
 int count_pad(int n);
 
-/* The tiles of `rows` pairs of all such spans, on the device; n is how many. */
+/* The tiles of `rows` pairs of the spans that `tensor` says attention_tensor.cu runs, or of the
+ * others, on the device; n is how many. */
 const struct tile_piece *tiles_list(struct backend *backend, const struct attention_args *args,
-                                    int rows, int *n);
+                                    int rows, bool tensor, int *n);
 
 void attention_decode(struct backend *backend, const struct attention_args *args,
                       const struct attention_shape &shape);
 void attention_tiles(struct backend *backend, const struct attention_args *args,
                      const struct attention_shape &shape);
-/* Whether attention_tensor.cu is made for these heads and types. */
-bool attention_fits_tensor(const struct attention_args *args);
+/* Whether attention_tensor.cu is made for these heads and types, and this span with several
+ * queries. */
+bool attention_fits_tensor(const struct attention_args *args, const struct attention_span *span);
 void attention_tensor(struct backend *backend, const struct attention_args *args,
                       const struct attention_shape &shape);

@@ -71,7 +71,7 @@ __global__ void attention_shares_kernel(struct shares_args args) {
     const struct attention_span span = shape.spans[job.first];
     const struct key_group list = args.span_groups[job.first];
     struct shares_row row = {&span, 0, span.k_count - span.q_count + job.n, 0, span.k_count};
-    row.seen = keys_end(shape, span.k_count, row.stands);
+    row.seen = keys_end(shape, span, row.stands);
     row.first = keys_begin(shape, row.stands);
     const float *q = (const float *)shape.q.data + (span.q_start + job.n) * shape.q.stride;
     float *y = (float *)args.y.data + (span.q_start + job.n) * args.y.stride;

@@ -125,7 +125,7 @@ __device__ static bool tensor_clean(typename Tile::row *values) {
 __device__ inline int pair_seen(const struct attention_shape &shape,
                                 const struct attention_span &span, int pair) {
     int seen = span.k_count - span.q_count + pair / shape.group + 1;
-    return shape.causal && seen < span.k_count ? seen : span.k_count;
+    return shape.causal && !span.mutual && seen < span.k_count ? seen : span.k_count;
 }
 __device__ inline int first_seen(const struct attention_shape &shape, int seen) {
     return shape.window > 0 && seen > shape.window ? seen - shape.window : 0;
@@ -409,7 +409,7 @@ template <typename Tile, int BLOCKS>
 static void tensor_launch(struct backend *b, const struct attention_args *a,
                           const struct attention_shape &shape) {
     int n;
-    struct tile_args args = {shape, tiles_list(b, a, BLOCK_PAIRS, &n)};
+    struct tile_args args = {shape, tiles_list(b, a, BLOCK_PAIRS, true, &n)};
     void (*plain)(tile_args) = shape.window > 0
                                    ? attention_tensor_kernel<Tile, BLOCKS, false, true>
                                    : attention_tensor_kernel<Tile, BLOCKS, false, false>;
@@ -430,8 +430,8 @@ static void tensor_launch_width(struct backend *b, const struct attention_args *
         tensor_launch<tensor_tile<T, 256, 32, 1>, 2>(b, a, shape);
 }
 
-bool attention_fits_tensor(const struct attention_args *args) {
-    bool two_sided = args->mask == MASK_NONE && args->window > 0;
+bool attention_fits_tensor(const struct attention_args *args, const struct attention_span *span) {
+    bool two_sided = args->window > 0 && (args->mask == MASK_NONE || span->mutual);
     return args->head_dim <= 256 && !args->sinks && !two_sided && args->k.dtype == args->v.dtype &&
            (args->k.dtype == DTYPE_BF16 || args->k.dtype == DTYPE_F16);
 }

@@ -1,6 +1,7 @@
 /* kernels/cuda/attention_tile.cu: attention of spans with several queries in f32 throughout: for
- * keys and values in f32, for heads that attention_tensor.cu is not made for, and where keys and
- * values have different types. A block keeps a tile of queries and streams keys and values past it.
+ * keys and values in f32, for heads that attention_tensor.cu is not made for, where keys and values
+ * have different types, and for windows beside keys on both sides. A block keeps a tile of queries
+ * and streams keys and values past it.
  */
 #include "kernels/cuda/attention.cuh"
 
@@ -176,7 +177,7 @@ static void tiles_launch(struct backend *b, const struct attention_args *a,
     static_assert(R * D == ATTENTION_THREADS * TILE_ROWS_PER_THREAD * TILE_COLUMNS_PER_THREAD,
                   "a thread's share");
     int n;
-    struct tile_args args = {shape, tiles_list(b, a, R, &n)};
+    struct tile_args args = {shape, tiles_list(b, a, R, false, &n)};
     kernel_launch(b, attention_tile_kernel<D, R, N>, dim3((unsigned)n, (unsigned)a->kv_heads),
                   ATTENTION_THREADS, sizeof(tile_shared<D, R, N>), args);
 }

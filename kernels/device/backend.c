@@ -179,6 +179,7 @@ static void spans_check(const struct attention_args *args) {
               span->q_count <= args->q.rows - span->q_start);
         bool stands = args->mask == MASK_CAUSAL || args->window > 0;
         CHECK(!stands || span->k_count == 0 || span->k_count >= span->q_count);
+        CHECK(!span->mutual || (args->mask == MASK_CAUSAL && args->chunk == 0));
         keys_check(args, span);
     }
 }
@@ -234,8 +235,7 @@ void backend_attention_shares(struct backend *backend, const struct attention_sh
               list.n <= args->n_groups - list.first);
         for (int g = list.first; g < list.first + list.n; g++) {
             struct key_group keys = args->groups[g];
-            CHECK(keys.first >= 0 && keys.n >= 0 &&
-                  keys.n <= args->of.spans[s].k_count - keys.first);
+            CHECK(keys.first >= 0 && keys.n >= 0 && keys.n <= INT32_MAX - keys.first);
         }
     }
     if (!backend->error.status) backend->ops->attention_shares(backend, args);

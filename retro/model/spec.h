@@ -86,6 +86,8 @@ enum { MAX_TILES = 100, MAX_TILE_TAG = 8 };
 struct picture_spec {
     bool arranged; /* tiles are read line by line, a row of newline behind each (tile_order.h) */
     int id;        /* that stands for a picture in a text; may lie outside the vocabulary */
+    int together;  /* rows of every picture, which see each other both ways (struct attention_span);
+                      0: a row sees those before it */
     int n_tags, tag_length; /* 0: tiles have no tags */
     int32_t tags[MAX_TILES]
                 [MAX_TILE_TAG]; /* ids before tile i; the last one's before the thumbnail */

@@ -3,6 +3,7 @@
 
 #include "retro/chat/chat.h"
 #include "retro/run/session/session.h"
+#include "retro/run/tower/picture_rows.h"
 #include "server/host/documents/documents.h"
 #include "server/host/documents/embedder_model.h"
 #include "server/host/other_models.h"
@@ -25,6 +26,16 @@ enum status check_context(const struct config *config, const struct model_info *
 int check_picture_rows(const struct config *config, const struct model_info *model) {
     return model->any_picture ? min_int(config->server.max_picture_patches, model->picture_rows)
                               : model->picture_rows;
+}
+
+enum status check_picture_steps(const struct config *config, const struct model *model,
+                                struct error *e) {
+    int rows = model_sees(model) ? picture_rows_together(model) : 0;
+    if (rows <= config->server.max_step_tokens) return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "server.max_step_tokens is %d, and one step reads all %d rows of a picture, "
+                     "which see each other in this model: raise it to %d at least",
+                     config->server.max_step_tokens, rows, rows);
 }
 
 enum status check_mode(const struct config *config, const struct model_info *model,
@@ -163,6 +174,7 @@ static enum status check_parts(const struct config *config, const struct model *
     enum status status = check_sessions(config, model, e);
     if (status) return error_prefix(e, "model.path: %s", config->model.path);
     status = check_blocks(config, model, e);
+    if (status == STATUS_OK) status = check_picture_steps(config, model, e);
     if (status == STATUS_OK) status = check_mode(config, info, &mode, e);
     if (status == STATUS_OK && documents_wanted(config))
         status = check_query(config, info, mode, config->model.path, e);

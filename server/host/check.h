@@ -17,6 +17,9 @@ enum status check_context(const struct config *config, const struct model_info *
 /* Rows of the largest picture in the tower of a model that reads pictures: of the only size there
  * is, or those that server.max_picture_patches allows. */
 int check_picture_rows(const struct config *config, const struct model_info *model);
+/* Whether a step has room for a picture, in a model whose decoder reads one at once. */
+enum status check_picture_steps(const struct config *config, const struct model *model,
+                                struct error *e);
 /* How the model reads what is found where a request does not say; never auto. */
 enum status check_mode(const struct config *config, const struct model_info *model,
                        enum retrieval_mode *mode, struct error *e);

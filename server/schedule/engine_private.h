@@ -22,6 +22,7 @@
 #pragma once
 
 #include "config/base/key_set.h"
+#include "retro/run/tower/picture_rows.h"
 #include "server/schedule/drafts.h"
 #include "server/schedule/engine_sequence.h"
 #include "server/threads/client_counts.h"

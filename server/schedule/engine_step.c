@@ -47,9 +47,17 @@ static void plan_answers(struct engine *engine) {
  * longer than computing. */
 static int prompt_rows(const struct engine *engine) {
     double part = engine->pace.prompt / session_pool_parts(engine->pool);
-    int most = engine->o.max_step_tokens;
+    int most = engine->o.max_step_tokens, least = LEAST_PROMPT_ROWS;
     if (part * most <= PART_SECONDS) return most;
-    return min_int(most, max_int(LEAST_PROMPT_ROWS, (int)(PART_SECONDS / part)));
+    least = max_int(least, picture_rows_together(engine->o.model));
+    return min_int(most, max_int(least, (int)(PART_SECONDS / part)));
+}
+
+/* The next rows of a prompt, at most so many: a picture whose rows see each other is read at once,
+ * and waits for a step that has room for it. The first prompt of a step has that much. */
+static int rows_that_fit(const struct engine_sequence *sequence, int done, int most) {
+    return picture_rows_fit(sequence->engine->o.model, sequence->rows + done,
+                            sequence->n_rows - done, most);
 }
 
 /* Prompts in the order of admission, as far as the rows of a step reach. */
@@ -60,10 +68,10 @@ static void plan_prompts(struct engine *engine) {
         if (sequence->state != SEQUENCE_RUNNING || engine_wants_view(sequence) ||
             !engine_begin_prompt(sequence))
             continue;
-        int done = session_length(sequence->session), n = min_int(sequence->n_rows - done, rows);
+        int done = session_length(sequence->session), n = rows_that_fit(sequence, done, rows);
         int unscored = max_int(0, scoring_first_row(sequence) - done);
         bool scores = scoring_reads(sequence);
-        if (scores) n = min_int(n, unscored + scored_rows);
+        if (scores) n = rows_that_fit(sequence, done, min_int(n, unscored + scored_rows));
         if (n <= 0) continue;
         if (session_wants_source(sequence->session))
             rows =

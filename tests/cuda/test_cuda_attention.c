@@ -15,6 +15,7 @@ struct attention_case {
     int window, reach; /* reach: of the bias, and `biased` whether there is one */
     bool biased;
     float softcap, sinks; /* the factor of random sinks; 0: none */
+    bool mutual;          /* every other span of several queries */
 };
 
 /* The four tensors and what an op is told of them; the reference's arguments. */
@@ -85,8 +86,8 @@ static void attend_on_device(const struct attention_data *d, const struct attent
 
 /* Half a unit of the last place of 1 where a span is computed in that type; 0 where all is f32. */
 static double rounding_of(const struct attention_case *c, const struct attention_span *span) {
-    if (span->q_count < 2 || c->head_dim > 256 || c->k_dtype != c->v_dtype ||
-        c->k_dtype == DTYPE_F32)
+    if (span->q_count < 2 || (span->mutual && c->window > 0) || c->head_dim > 256 ||
+        c->k_dtype != c->v_dtype || c->k_dtype == DTYPE_F32)
         return 0;
     return c->k_dtype == DTYPE_BF16 ? 0x1p-8 : 0x1p-11;
 }
@@ -190,6 +191,7 @@ static const struct attention_span awkward[] = {
     {.q_start = 373, .q_count = 2, .k_start = 330, .k_count = 2},
     {.q_start = 375, .q_count = 5, .k_start = 332, .k_count = 1}};
 enum { AWKWARD = ARRAY_COUNT(awkward), AWKWARD_QUERIES = 382, AWKWARD_KEYS = 333 };
+enum { MOST_SPANS = AWKWARD + ARRAY_COUNT(mixed) };
 
 static void test_attention_on_tensor_cores(void **state) {
     (void)state;
@@ -240,7 +242,7 @@ static void test_attention_empty(void **state) {
     (void)state;
     struct attention_case c = {.heads = 2, .kv_heads = 2, .head_dim = 8, .q_rows = 5, .k_rows = 9};
     check_attention(&c, mixed, 0);
-    check_attention(&c, &(struct attention_span){1, 3, 0, 0}, 1);
+    check_attention(&c, &(struct attention_span){1, 3, 0, 0, 0}, 1);
     c.q_rows = 0;
     check_attention(&c, mixed, 0);
 }
@@ -320,6 +322,11 @@ static void test_attention_ways(void **state) {
         {.mask = MASK_CAUSAL, .sinks = 3},
         {.mask = MASK_CAUSAL, .window = 40, .sinks = 60},
         {.mask = MASK_NONE, .biased = true, .reach = 20, .sinks = 1},
+        {.mask = MASK_CAUSAL, .mutual = true},
+        {.mask = MASK_CAUSAL, .mutual = true, .window = 40},
+        {.mask = MASK_CAUSAL, .mutual = true, .window = 3, .softcap = 2},
+        {.mask = MASK_CAUSAL, .mutual = true, .biased = true, .reach = 20},
+        {.mask = MASK_CAUSAL, .mutual = true, .window = 65, .biased = true, .reach = 30},
     };
     for (size_t i = 0; i < ARRAY_COUNT(heads); i++)
         for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
@@ -332,7 +339,13 @@ static void test_attention_ways(void **state) {
             bool odd = (i / 3 + w) % 2; /* every type meets both lists of spans */
             c.q_rows = odd ? AWKWARD_QUERIES : MIXED_QUERIES;
             c.k_rows = odd ? AWKWARD_KEYS : MIXED_KEYS;
-            check_attention(&c, odd ? awkward : mixed, odd ? AWKWARD - 1 : (int)ARRAY_COUNT(mixed));
+            struct attention_span spans[MOST_SPANS];
+            int n = odd ? AWKWARD - 1 : (int)ARRAY_COUNT(mixed);
+            for (int s = 0; s < n; s++) {
+                spans[s] = odd ? awkward[s] : mixed[s];
+                spans[s].mutual = c.mutual && s % 2;
+            }
+            check_attention(&c, spans, n);
         }
 }
 

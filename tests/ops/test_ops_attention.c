@@ -11,6 +11,7 @@ static bool key_seen(const struct attention_args *a, const struct attention_span
     int stands = span->k_count - span->q_count + query;
     bool near = a->window == 0 || abs(key - stands) < a->window,
          same = a->chunk == 0 || key / a->chunk == stands / a->chunk;
+    if (span->mutual) return a->window == 0 || stands - key < a->window;
     return near && same && (a->mask == MASK_NONE || key <= stands);
 }
 
@@ -302,7 +303,7 @@ static void test_attention_threads(void **state) {
  * of two sequences, one of which has few keys. */
 static void test_attention_long(void **state) {
     (void)state;
-    static const struct attention_span spans[] = {{0, 1, 0, 1500}, {1, 2, 1500, 100}};
+    static const struct attention_span spans[] = {{0, 1, 0, 1500, 0}, {1, 2, 1500, 100, 0}};
     static const int shapes[][3] = {{1, 1, 64}, {2, 1, 576}, {6, 6, 24}, {5, 5, 33}, {40, 1, 8}};
     for (size_t i = 0; i < ARRAY_COUNT(shapes); i++)
         for (int n = 1; n <= 2; n++) {
@@ -322,27 +323,41 @@ struct attention_way {
     enum mask mask;
     float sinks; /* the size of the heads' sinks; 0: none */
     int chunk;
+    int mutual; /* of every other span */
 };
 
 static const struct attention_way ways[] = {
-    {0, 20, 0, MASK_NONE, 0, 0},      {0, 3, 0, MASK_CAUSAL, 0, 0},
-    {0, 0, 0, MASK_NONE, 0, 0},       {0, -1, 2, MASK_NONE, 0, 0},
-    {0, -1, 0.5f, MASK_CAUSAL, 0, 0}, {1, -1, 0, MASK_CAUSAL, 0, 0},
-    {33, -1, 0, MASK_CAUSAL, 0, 0},   {128, -1, 0, MASK_CAUSAL, 0, 0},
-    {200, 150, 4, MASK_CAUSAL, 0, 0}, {1 << 30, 7, 9, MASK_CAUSAL, 0, 0},
-    {0, -1, 0, MASK_CAUSAL, 0, 0},    {0, -1, 0, MASK_CAUSAL, 2, 0},
-    {33, -1, 0, MASK_CAUSAL, 5, 0},   {0, 20, 3, MASK_NONE, 1, 0},
-    {128, -1, 0, MASK_CAUSAL, 80, 0}, {1, -1, 0, MASK_NONE, 0, 0},
-    {33, 20, 2, MASK_NONE, 0, 0},     {129, -1, 0, MASK_NONE, 3, 0},
-    {0, -1, 0, MASK_CAUSAL, 0, 1},    {0, -1, 0, MASK_CAUSAL, 0, 30},
-    {0, -1, 2, MASK_CAUSAL, 3, 128},  {0, 9, 0, MASK_CAUSAL, 0, 200},
+    {0, 20, 0, MASK_NONE, 0, 0, 0},      {0, 3, 0, MASK_CAUSAL, 0, 0, 0},
+    {0, 0, 0, MASK_NONE, 0, 0, 0},       {0, -1, 2, MASK_NONE, 0, 0, 0},
+    {0, -1, 0.5f, MASK_CAUSAL, 0, 0, 0}, {1, -1, 0, MASK_CAUSAL, 0, 0, 0},
+    {33, -1, 0, MASK_CAUSAL, 0, 0, 0},   {128, -1, 0, MASK_CAUSAL, 0, 0, 0},
+    {200, 150, 4, MASK_CAUSAL, 0, 0, 0}, {1 << 30, 7, 9, MASK_CAUSAL, 0, 0, 0},
+    {0, -1, 0, MASK_CAUSAL, 0, 0, 0},    {0, -1, 0, MASK_CAUSAL, 2, 0, 0},
+    {33, -1, 0, MASK_CAUSAL, 5, 0, 0},   {0, 20, 3, MASK_NONE, 1, 0, 0},
+    {128, -1, 0, MASK_CAUSAL, 80, 0, 0}, {1, -1, 0, MASK_NONE, 0, 0, 0},
+    {33, 20, 2, MASK_NONE, 0, 0, 0},     {129, -1, 0, MASK_NONE, 3, 0, 0},
+    {0, -1, 0, MASK_CAUSAL, 0, 1, 0},    {0, -1, 0, MASK_CAUSAL, 0, 30, 0},
+    {0, -1, 2, MASK_CAUSAL, 3, 128, 0},  {0, 9, 0, MASK_CAUSAL, 0, 200, 0},
+    {0, -1, 0, MASK_CAUSAL, 0, 0, 1},    {1, -1, 0, MASK_CAUSAL, 0, 0, 1},
+    {33, -1, 0, MASK_CAUSAL, 0, 0, 1},   {5, 20, 2, MASK_CAUSAL, 3, 0, 1},
+    {150, -1, 0, MASK_CAUSAL, 1, 0, 1},  {0, 9, 3, MASK_CAUSAL, 0, 0, 1},
 };
+
+/* The mixed spans, of which every other one is mutual. */
+static const struct attention_span *mutual_spans(void) {
+    static struct attention_span spans[ARRAY_COUNT(mixed_spans)];
+    for (size_t i = 0; i < ARRAY_COUNT(spans); i++) {
+        spans[i] = mixed_spans[i];
+        spans[i].mutual = (int)i % 2;
+    }
+    return spans;
+}
 
 /* Adds what the way gives to random attention over the mixed spans. */
 static struct attention_args attention_in_way(enum dtype dtype, const int heads[3],
                                               const struct attention_way *way) {
     struct attention_args a = random_attention(dtype, heads, Q_ROWS, K_ROWS);
-    a.spans = mixed_spans;
+    a.spans = way->mutual ? mutual_spans() : mixed_spans;
     a.n_spans = (int)ARRAY_COUNT(mixed_spans);
     a.mask = way->mask;
     a.window = way->window;
@@ -448,7 +463,8 @@ static void test_attention_ways(void **state) {
     for_each_variant(attention_ways, 2);
 }
 
-/* In every way each query of a causal span has the bits that it has as a decode step of its own. */
+/* In every way each query of a causal span has the bits that it has as a decode step of its own, or
+ * of a mutual span without those before it. */
 static void check_ways_alone(struct backend *b, enum dtype dtype) {
     static const int heads[] = {6, 2, 40};
     for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
@@ -461,9 +477,9 @@ static void check_ways_alone(struct backend *b, enum dtype dtype) {
         for (int s = 0; s < all.n_spans; s++)
             for (int i = 0; i < all.spans[s].q_count && all.spans[s].k_count > 0; i++) {
                 struct attention_span span = all.spans[s];
-                span.k_count -= span.q_count - 1 - i;
+                if (!span.mutual) span.k_count -= span.q_count - 1 - i;
                 span.q_start += i;
-                span.q_count = 1;
+                span.q_count = span.mutual ? span.q_count - i : 1;
                 one.spans = &span;
                 backend_attention(b, &one);
                 assert_rows_equal(one.out, span.q_start, all.out, span.q_start);
@@ -487,7 +503,9 @@ static void test_attention_ways_alone(void **state) {
 static void test_attention_ways_threads(void **state) {
     (void)state;
     static const struct attention_span spans[] = {
-        {0, 1, 0, 1500}, {1, 2, 1500, 100}, {3, 30, 40, 900}};
+        {0, 1, 0, 1500, 0}, {1, 2, 1500, 100, 0}, {3, 30, 40, 900, 0}};
+    static const struct attention_span mutual[] = {
+        {0, 1, 0, 1500, 0}, {1, 2, 1500, 100, 0}, {3, 30, 40, 900, 1}};
     for (size_t w = 0; w < ARRAY_COUNT(ways); w += 2) {
         struct attention_args a = random_attention(DTYPE_F16, (const int[]){8, 2, 40}, 33, 1600);
         a.mask = ways[w].mask;
@@ -496,7 +514,7 @@ static void test_attention_ways_threads(void **state) {
         a.softcap = ways[w].softcap;
         if (ways[w].reach >= 0) a.bias = random_tensor(DTYPE_F32, 8, 2 * ways[w].reach + 1, 0);
         for (int n = 1; n <= 3; n += 2) {
-            a.spans = spans;
+            a.spans = ways[w].mutual ? mutual : spans;
             a.n_spans = n;
             a.q.rows = a.out.rows = n == 3 ? 33 : 1;
             check_threads(a);

@@ -51,6 +51,7 @@ static bool key_seen(const struct attention_args *a, const struct attention_span
                      int key) {
     int stands = span->k_count - span->q_count + query;
     bool near = a->window == 0 || abs(key - stands) < a->window;
+    if (span->mutual) return a->window == 0 || stands - key < a->window;
     return near && (a->mask == MASK_NONE || key <= stands);
 }
 
@@ -146,9 +147,30 @@ static void shares_in_all_ways(struct backend *b) {
         }
 }
 
+/* Spans whose queries see each other, with and without a window. */
+static void shares_of_mutual(struct backend *b) {
+    struct attention_span mutual[SPANS];
+    for (int i = 0; i < SPANS; i++) {
+        mutual[i] = spans[i];
+        mutual[i].mutual = 1;
+    }
+    for (int window = 0; window < 20; window += 9) {
+        struct attention_shares_args a = random_shares(DTYPE_F16, (const int[]){6, 3, 24});
+        a.of.spans = mutual;
+        a.of.mask = MASK_CAUSAL;
+        a.of.window = window;
+        struct tensor before = copy_of(a.y);
+        backend_attention_shares(b, &a);
+        check_shares(&a, before);
+        free(before.data);
+        free_shares(&a);
+    }
+}
+
 static void test_shares(void **state) {
     (void)state;
     for_each_variant(shares_in_all_ways, 2);
+    for_each_variant(shares_of_mutual, 2);
 }
 
 /* Keys in blocks in reverse order give the same bits; rows of k that are no key are NaN. */

@@ -80,11 +80,12 @@ static enum status write_first(struct tower_work *work, struct session_pool *poo
     int d = model_info(work->model.model)->hidden;
     if (session_open(&session, pool, (struct grid){0}, e)) return e->status;
     enum status status = STATUS_OK;
-    for (int at = 0, given = 0; at < text->n && status == STATUS_OK; at += STEP_ROWS) {
+    for (int at = 0, given = 0; at < text->n && status == STATUS_OK; at = session_length(session)) {
         struct step_item item = {
             .session = session,
             .tokens = text->ids + at,
-            .n_tokens = min_int(STEP_ROWS, text->n - at),
+            .n_tokens =
+                picture_rows_fit(work->model.model, text->ids + at, text->n - at, STEP_ROWS),
             .names = text->names,
             .rows = text->given + (size_t)given * (size_t)d,
             .positions = text->positions ? text->positions + at * text->sections : NULL};

@@ -158,21 +158,42 @@ static enum status run_prefixes(struct case_run *run, struct error *e) {
     return STATUS_OK;
 }
 
-/* The next row of every sequence that has one; rows before first_row are not compared. */
+/* How many rows of a sequence are read together from `row` on: one, or those of a picture whose
+ * rows see each other; 0 within such a picture, and behind the sequence's end. */
+static int count_together(const struct case_run *run, int sequence, int row) {
+    const struct parity_case *test = run->c;
+    const struct model *model = run->model->model;
+    if (row >= test->lengths[sequence]) return 0;
+    int left =
+        picture_rows_left(model, test->tokens[(size_t)sequence * (size_t)test->n + (size_t)row]);
+    if (left == 0) return 1;
+    return left == picture_rows_together(model) ? left : 0;
+}
+
+/* Of n rows from `row` on those that are compared: rows before first_row are not. */
+static int count_compared(const struct parity_case *test, int row, int n) {
+    return max_int(0, min_int(n, row + n - test->first_row));
+}
+
+/* The rows of every sequence that begin with its row `row`. */
 static enum status run_row(struct case_run *run, int row, struct error *e) {
     const struct parity_case *test = run->c;
-    bool reads = row >= test->first_row;
-    int n = 0, at = 0;
+    int n = 0, at = 0, read = 0;
     for (int i = 0; i < test->b; i++) {
-        if (row >= test->lengths[i]) continue;
-        run->items[n] = make_item(run, i, row, 1, reads);
+        int rows = count_together(run, i, row), compared = count_compared(test, row, rows);
+        if (rows == 0) continue;
+        run->items[n] = make_item(run, i, row, rows, compared);
+        read += compared;
         n++;
     }
-    if (step_items(run, n, reads ? n : 0, e)) return e->status;
-    for (int i = 0; reads && i < test->b; i++) {
-        if (row >= test->lengths[i]) continue;
-        compare_row(run, run->host + (size_t)at * (size_t)test->vocab, reference_row(test, i, row));
-        at++;
+    if (n > 0 && step_items(run, n, read, e)) return e->status;
+    for (int i = 0; i < test->b; i++) {
+        int rows = count_together(run, i, row), compared = count_compared(test, row, rows);
+        for (int j = row + rows - compared; j < row + rows; j++) {
+            compare_row(run, run->host + (size_t)at * (size_t)test->vocab,
+                        reference_row(test, i, j));
+            at++;
+        }
     }
     return STATUS_OK;
 }

@@ -45,7 +45,7 @@ void encoder_group_add(struct encoder_group *group, const int32_t *ids, int n, i
         group->positions[first + i] = i;
         group->slot_row_of[first + i] = slot_row + i;
     }
-    group->spans[group->n_spans] = (struct attention_span){first, n, first, n};
+    group->spans[group->n_spans] = (struct attention_span){first, n, first, n, 0};
     group->n_spans++;
     group->n_rows += n;
 }

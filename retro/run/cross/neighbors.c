@@ -105,7 +105,7 @@ static void plan_group(struct neighbors *nb, const struct closing *closings, int
         const struct closing *closing = &closings[j];
         int slot_row = closing->slot * nb->cache->slot_rows;
         nb->cross_spans[j] =
-            (struct attention_span){nb->group.n_rows, closing->k * r, j * nb->m, nb->m};
+            (struct attention_span){nb->group.n_rows, closing->k * r, j * nb->m, nb->m, 0};
         for (int i = 0; i < closing->k; i++)
             encoder_group_add(&nb->group, closing->ids + i * r, r, slot_row + i * r);
     }

@@ -18,7 +18,6 @@
 /* A chunk that this step encodes: one that it closes, or the latest closed one of a session that
  * took over rows. */
 struct closing {
-    int item;           /* of the step, whose chunk it is */
     int blocks;         /* where its sequence's begin in the step's block table */
     int start, n;       /* rows of the sequence: [start, start + n) are the chunk's */
     int slot, k;        /* k > 0 */

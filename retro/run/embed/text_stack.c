@@ -111,7 +111,7 @@ void text_stack_add_row(struct text_stack *stack, int32_t id, int position) {
 
 void text_stack_end_text(struct text_stack *stack) {
     int start = stack->starts[stack->n_texts], n = stack->n_rows - start;
-    stack->spans[stack->n_texts] = (struct attention_span){start, n, start, n};
+    stack->spans[stack->n_texts] = (struct attention_span){start, n, start, n, 0};
     stack->state_spans[stack->n_texts] = (struct state_span){start, n, -1, -1, 0};
     stack->n_texts++;
     stack->starts[stack->n_texts] = stack->n_rows;

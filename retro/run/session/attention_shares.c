@@ -33,17 +33,17 @@ static struct key_group list_neighbors(struct session_pool *pool) {
     return list;
 }
 
-void attention_shares_item(struct session_pool *pool, const struct step_item *item, int number,
+void attention_shares_item(struct session_pool *pool, const struct step_item *item, int first,
                            int first_cross) {
     struct plan *plan = &pool->plan;
-    int end = plan->spans[number].q_start + item->n_tokens,
+    int end = plan->spans[first].q_start + item->n_tokens,
         r = pool->model->spec.retro.retrieved_length;
     bool neighbors = model_decoder(pool->model)->dims.reads == EDGE_NEIGHBORS;
     struct key_group groups = {0, 0};
     if (item->n_self_shares + item->n_cross_shares > 0) plan->tells = 1;
     if (item->n_groups > 0) groups = add_groups(plan, item->groups, item->n_groups);
-    if (item->n_self_shares > 0)
-        add_span(&plan->self_shares, plan->spans[number], end - item->n_self_shares, groups);
+    for (int i = first; item->n_self_shares > 0 && i < plan->n_spans; i++)
+        add_span(&plan->self_shares, plan->spans[i], end - item->n_self_shares, groups);
     if (item->n_cross_shares == 0) return;
     if (neighbors) groups = list_neighbors(pool);
     for (int i = first_cross; i < plan->n_cross_spans; i++) {

@@ -4,9 +4,9 @@
 
 #include "retro/run/session/session_private.h"
 
-/* Adds what an item asks for, once its rows and cross spans are planned; `first_cross` is its first
- * cross span. */
-void attention_shares_item(struct session_pool *pool, const struct step_item *item, int number,
+/* Adds what an item asks for, once its rows are planned; its spans are the plan's from `first` on,
+ * its cross spans those from `first_cross` on. */
+void attention_shares_item(struct session_pool *pool, const struct step_item *item, int first,
                            int first_cross);
 /* The layers' part of it, for rows that are added to y [rows of the plan, 2 max_shares]; *out is
  * NULL where nobody asks. */

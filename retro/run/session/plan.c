@@ -6,7 +6,7 @@
 #include <string.h>
 
 void plan_open(struct plan *plan, const struct plan_sizes *sizes) {
-    size_t rows = (size_t)sizes->rows, items = (size_t)sizes->items,
+    size_t rows = (size_t)sizes->rows, items = (size_t)sizes->items, spans = (size_t)sizes->spans,
            closings = (size_t)sizes->closings + 1;
     size_t given = (size_t)sizes->given * (size_t)sizes->hidden;
     *plan = (struct plan){
@@ -20,7 +20,7 @@ void plan_open(struct plan *plan, const struct plan_sizes *sizes) {
         .row_scale = xcalloc(rows, sizeof *plan->row_scale),
         .given = given ? xcalloc(given, sizeof *plan->given) : NULL,
         .blocks = xcalloc((size_t)sizes->blocks, sizeof *plan->blocks),
-        .spans = xcalloc(items, sizeof *plan->spans),
+        .spans = xcalloc(spans, sizeof *plan->spans),
         .cross_spans = xcalloc(items + closings, sizeof *plan->cross_spans),
         .closings = xcalloc(closings, sizeof *plan->closings),
         .slots = xcalloc(closings, sizeof *plan->slots),
@@ -32,8 +32,8 @@ void plan_open(struct plan *plan, const struct plan_sizes *sizes) {
     if (sizes->shares == 0) return;
     struct attention_shares *kinds[] = {&plan->self_shares, &plan->cross_shares};
     for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
-        kinds[i]->spans = xcalloc(items + closings, sizeof *kinds[i]->spans);
-        kinds[i]->span_groups = xcalloc(items + closings, sizeof *kinds[i]->span_groups);
+        kinds[i]->spans = xcalloc(spans + closings, sizeof *kinds[i]->spans);
+        kinds[i]->span_groups = xcalloc(spans + closings, sizeof *kinds[i]->span_groups);
     }
     plan->groups = xcalloc(2 * items * (size_t)sizes->shares, sizeof *plan->groups);
     plan->no_rows = xmalloc(rows * sizeof *plan->no_rows);
@@ -66,7 +66,7 @@ void plan_close(struct plan *plan) {
 }
 
 void plan_clear(struct plan *plan) {
-    plan->n_rows = plan->n_items = plan->n_blocks = 0;
+    plan->n_rows = plan->n_spans = plan->n_blocks = 0;
     plan->n_closings = plan->n_slots = plan->n_sources = plan->n_cross_spans = 0;
     plan->n_logits = plan->n_given = plan->n_state_spans = plan->saves = 0;
     plan->self_shares.n = plan->cross_shares.n = plan->n_groups = plan->tells = 0;
@@ -105,7 +105,7 @@ static void move_ids(struct transfer *transfer, const int32_t **ids, size_t n) {
 }
 
 static void move_plan(struct plan *plan, int r, int d, struct transfer *transfer) {
-    int *counts[] = {&plan->n_rows,        &plan->n_items,        &plan->n_blocks,
+    int *counts[] = {&plan->n_rows,        &plan->n_spans,        &plan->n_blocks,
                      &plan->n_closings,    &plan->n_sources,      &plan->n_cross_spans,
                      &plan->n_logits,      &plan->n_given,        &plan->watched,
                      &plan->self_shares.n, &plan->cross_shares.n, &plan->n_groups,
@@ -120,7 +120,7 @@ static void move_plan(struct plan *plan, int r, int d, struct transfer *transfer
     move_array(transfer, plan->row_scale, rows, sizeof *plan->row_scale);
     move_array(transfer, plan->logit_rows, (size_t)plan->n_logits, sizeof *plan->logit_rows);
     move_array(transfer, plan->blocks, (size_t)plan->n_blocks, sizeof *plan->blocks);
-    move_array(transfer, plan->spans, (size_t)plan->n_items, sizeof *plan->spans);
+    move_array(transfer, plan->spans, (size_t)plan->n_spans, sizeof *plan->spans);
     move_array(transfer, plan->state_spans, (size_t)plan->n_state_spans, sizeof *plan->state_spans);
     if (plan->saves) move_array(transfer, plan->save_rows, rows, sizeof *plan->save_rows);
     move_array(transfer, plan->cross_spans, (size_t)plan->n_cross_spans, sizeof *plan->cross_spans);

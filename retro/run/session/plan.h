@@ -13,13 +13,13 @@
  */
 struct attention_shares {
     int n;
-    struct attention_span *spans;  /* [items + closings] */
-    struct key_group *span_groups; /* the same: which of the plan's groups */
+    struct attention_span *spans;  /* [n] */
+    struct key_group *span_groups; /* [n] which of the plan's groups */
 };
 
 /* Arrays are as long as the pool's limits allow. */
 struct plan {
-    int n_rows, n_items, n_blocks, n_closings, n_sources, n_cross_spans, n_logits, n_given;
+    int n_rows, n_spans, n_blocks, n_closings, n_sources, n_cross_spans, n_logits, n_given;
     int watched;  /* 1: before each layer rank 0 says whether anybody still waits for the step, else
                      0 */
     int32_t *ids; /* [rows] -1: the row is given */
@@ -38,7 +38,7 @@ struct plan {
     int n_state_spans;
     int saves;       /* 1: some of its rows are drafts that are saved, else 0 */
     int32_t *blocks; /* [n_blocks] the block tables of all items; spans count in them */
-    struct attention_span *spans, *cross_spans; /* [items], [n_cross_spans] */
+    struct attention_span *spans, *cross_spans; /* [n_spans], [n_cross_spans] */
     struct closing *closings;
     int *slots, n_slots; /* of chunks that sessions begin to read in this step; not sent */
     struct source *sources;
@@ -53,6 +53,7 @@ struct plan {
 /* The lengths of a plan's arrays. */
 struct plan_sizes {
     int rows, items, blocks, closings, given, hidden, sections;
+    int spans;  /* of rows that attend to those of their session */
     int shares; /* groups of an item, at most */
     int states; /* spans of states; 0: the model has no states */
 };

@@ -1,6 +1,7 @@
 /* retro/run/session/session.c: sessions of a pool, and the checks before a step. step.c lays out
  * and runs a step, session_ranks.c does what all ranks do beside steps. See session.h. */
 #include "retro/run/session/session_private.h"
+#include "retro/run/tower/picture_rows.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -166,6 +167,25 @@ static enum status check_ids_and_names(const struct session_pool *pool,
     return STATUS_OK;
 }
 
+/* A picture whose rows see each other is read to its end, behind the rows of it that are there. */
+static enum status check_pictures(const struct session_pool *pool, const struct step_item *item,
+                                  struct error *e) {
+    const struct model *model = pool->model;
+    for (int i = 0; item->tokens && i < item->n_tokens; i++) {
+        int left = picture_rows_left(model, item->tokens[i]);
+        bool ends = i + 1 == item->n_tokens || item->tokens[i + 1] != item->tokens[i] - 1;
+        if (left > 1 && ends)
+            return error_set(e, STATUS_INVALID,
+                             "token %d is followed by no more of its picture, and %d rows that "
+                             "see each other are left of it: one step reads them",
+                             i, left - 1);
+        if (i == 0 && left > 0 && picture_rows_together(model) - left > item->session->length)
+            return error_set(e, STATUS_INVALID, "a text begins with the last %d rows of a picture",
+                             left);
+    }
+    return STATUS_OK;
+}
+
 static enum status check_positions(const struct session_pool *pool, const struct step_item *item,
                                    struct error *e) {
     const struct model_spec *spec = &pool->model->spec;
@@ -194,7 +214,9 @@ static enum status check_item(const struct session_pool *pool, const struct step
     if (item->n_tokens > limits->max_tokens - session->length)
         return error_set(e, STATUS_TOO_LARGE, "%d tokens after %d, the limit is %d per sequence",
                          item->n_tokens, session->length, limits->max_tokens);
-    if (check_ids_and_names(pool, item, e) || check_positions(pool, item, e)) return e->status;
+    if (check_ids_and_names(pool, item, e) || check_pictures(pool, item, e) ||
+        check_positions(pool, item, e))
+        return e->status;
     if (check_source(pool, item, e)) return e->status;
     int told = max_int(item->n_cross_shares, item->n_self_shares);
     if (told > item->n_tokens || (told > 0 && limits->max_shares == 0))

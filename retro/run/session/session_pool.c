@@ -1,5 +1,6 @@
 /* retro/run/session/session_pool.c: pools of sessions: measured, opened, closed. See session.h. */
 #include "retro/run/session/session_private.h"
+#include "retro/run/tower/picture_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +144,14 @@ static enum status open_shares(struct session_pool *pool, struct error *e) {
     return STATUS_OK;
 }
 
+/* A sequence's rows are one span, which each picture of a step whose rows see each other cuts
+ * twice; a sequence may go on within its first. */
+static int count_spans(const struct session_pool *pool) {
+    int sequences = pool->limits.max_sessions, together = picture_rows_together(pool->model);
+    int pictures = together > 0 ? sequences + pool->limits.max_given / together : 0;
+    return sequences + 2 * pictures;
+}
+
 static enum status open_parts(struct session_pool *pool, struct error *e) {
     const struct session_limits *limits = &pool->limits;
     if (measure_parts(pool, e) ||
@@ -162,6 +171,7 @@ static enum status open_parts(struct session_pool *pool, struct error *e) {
     struct plan_sizes sizes = {
         .rows = limits->max_step_rows,
         .items = limits->max_sessions,
+        .spans = count_spans(pool),
         .blocks = pool->cache.n_blocks,
         .closings = pool->max_closings + limits->max_sessions, /* each may encode one again */
         .given = limits->max_given,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "retro/run/session/attention_shares.h"
+#include "retro/run/tower/picture_rows.h"
 
 /* Laying out. */
 
@@ -16,7 +17,7 @@ static void plan_cross_span(struct plan *plan, int first, int row, int k_start, 
         last->q_count++;
         return;
     }
-    plan->cross_spans[plan->n_cross_spans] = (struct attention_span){row, 1, k_start, k_count};
+    plan->cross_spans[plan->n_cross_spans] = (struct attention_span){row, 1, k_start, k_count, 0};
     plan->n_cross_spans++;
 }
 
@@ -45,15 +46,14 @@ static bool name_chunk(const struct session_pool *pool, const struct session *se
 }
 
 /* This step encodes chunk j of an item's session into a slot. */
-static int plan_closing(struct session_pool *pool, const struct session *session, int item_index,
+static int plan_closing(struct session_pool *pool, const struct session *session, int first_span,
                         int chunk, const struct neighbor_tokens *neighbors) {
     struct plan *plan = &pool->plan;
     int start = grid_start(session->grid, chunk);
     int rows = neighbors->k * pool->model->spec.retro.retrieved_length;
     struct closing *closing = &plan->closings[plan->n_closings];
     *closing = (struct closing){
-        .item = item_index,
-        .blocks = plan->spans[item_index].k_start,
+        .blocks = plan->spans[first_span].k_start,
         .start = start,
         .n = grid_end(session->grid, chunk) - start,
         .slot = chunk_slots_take(&pool->chunks, rows),
@@ -66,7 +66,7 @@ static int plan_closing(struct session_pool *pool, const struct session *session
 
 /* The slot with chunk j of an item's session, whose neighbours are the item's next ones: one that
  * has it already, or that this step fills. The plan holds it. CHUNK_NONE: there are none. */
-static int plan_chunk(struct session_pool *pool, const struct step_item *item, int item_index,
+static int plan_chunk(struct session_pool *pool, const struct step_item *item, int first_span,
                       int chunk) {
     const struct session *session = item->session;
     const struct neighbor_tokens *neighbors = &item->neighbors[chunk - session_next_chunk(session)];
@@ -79,7 +79,7 @@ static int plan_chunk(struct session_pool *pool, const struct step_item *item, i
     if (slot != CHUNK_NONE) {
         chunk_slots_hold(&pool->chunks, slot);
     } else {
-        slot = plan_closing(pool, session, item_index, chunk, neighbors);
+        slot = plan_closing(pool, session, first_span, chunk, neighbors);
         if (named) chunk_slots_name(&pool->chunks, slot, &name);
     }
     int end = grid_end(session->grid, chunk);
@@ -95,13 +95,13 @@ static int plan_chunk(struct session_pool *pool, const struct step_item *item, i
 /* Chunked cross attention of one item's rows: each reads the latest chunk closed at or before it.
  * Later sessions find the chunk that the session goes on with, and the one at which this session
  * took over rows: others may part from its text there, too. */
-static void plan_chunks(struct session_pool *pool, const struct step_item *item, int item_index,
+static void plan_chunks(struct session_pool *pool, const struct step_item *item, int first_span,
                         int first_row) {
     struct session *session = item->session;
     const struct retro_spec *retro = &pool->model->spec.retro;
     struct plan *plan = &pool->plan;
     int slot = session->slot, slot_rows = session->slot_rows, passing = CHUNK_NONE,
-        first_span = plan->n_cross_spans;
+        first_cross = plan->n_cross_spans;
     for (int i = 0; i < item->n_tokens; i++) {
         int row = first_row + i, position = session->length + i,
             chunk = grid_read(session->grid, position);
@@ -109,13 +109,13 @@ static void plan_chunks(struct session_pool *pool, const struct step_item *item,
         if (pool->chunks.keeps) tell_name(item, i);
         if (closes || (i == 0 && session->rereads)) {
             if (passing != CHUNK_NONE) chunk_slots_unname(&pool->chunks, passing);
-            slot = plan_chunk(pool, item, item_index, chunk);
+            slot = plan_chunk(pool, item, first_span, chunk);
             slot_rows = slot >= 0 ? pool->chunks.slots[slot].rows : 0;
             passing = closes && slot >= 0 && !pool->chunks.slots[slot].filled ? slot : CHUNK_NONE;
         }
         plan->row_scale[row] = slot >= 0 ? retro->gate : 0.0f;
         if (slot >= 0)
-            plan_cross_span(plan, first_span, row, slot * pool->cross.slot_rows, slot_rows);
+            plan_cross_span(plan, first_cross, row, slot * pool->cross.slot_rows, slot_rows);
     }
     session->next_slot = slot;
     session->next_slot_rows = slot_rows;
@@ -135,7 +135,7 @@ static void plan_source(struct session_pool *pool, const struct step_item *item,
         attach_source(session, slot);
     }
     plan->cross_spans[plan->n_cross_spans] = (struct attention_span){
-        first_row, item->n_tokens, session->slot * pool->cross.slot_rows, session->slot_rows};
+        first_row, item->n_tokens, session->slot * pool->cross.slot_rows, session->slot_rows, 0};
     plan->n_cross_spans++;
 }
 
@@ -182,6 +182,32 @@ static void plan_rows(struct session_pool *pool, const struct step_item *item) {
     }
 }
 
+/* Rows of the item from `from` on that attend alike: what is left of a picture whose rows see each
+ * other (*mutual), or the rows before the next such picture. */
+static int count_alike(const struct session_pool *pool, const struct step_item *item, int from,
+                       int *mutual) {
+    const struct model *model = pool->model;
+    int left = item->tokens ? picture_rows_left(model, item->tokens[from]) : 0, end = from + 1;
+    *mutual = left > 0;
+    if (item->tokens == NULL) return item->n_tokens;
+    if (left > 0) return left;
+    while (end < item->n_tokens && picture_rows_left(model, item->tokens[end]) == 0) end++;
+    return end - from;
+}
+
+/* The rows' self attention. Where a span ends has no effect on rows that see only those before. */
+static void plan_spans(struct session_pool *pool, const struct step_item *item, int first_row) {
+    struct plan *plan = &pool->plan;
+    int from = 0;
+    while (from < item->n_tokens) {
+        int mutual, n = count_alike(pool, item, from, &mutual);
+        plan->spans[plan->n_spans] = (struct attention_span){
+            first_row + from, n, plan->n_blocks, item->session->length + from + n, mutual};
+        plan->n_spans++;
+        from += n;
+    }
+}
+
 /* A layer of fewer rows takes no longer than the message that would end it. */
 enum { WATCHED_ROWS = 32 };
 
@@ -195,22 +221,20 @@ void plan_step(struct session_pool *pool, const struct step_item *items, int n) 
     struct plan *plan = &pool->plan;
     enum edge reads = model_decoder(pool->model)->dims.reads;
     plan_clear(plan);
-    plan->n_items = n;
     for (int j = 0; j < n; j++) {
         const struct step_item *item = &items[j];
         const struct session *session = item->session;
-        int first = plan->n_rows;
+        int first = plan->n_rows, first_span = plan->n_spans;
         plan_rows(pool, item);
-        plan->spans[j] = (struct attention_span){first, item->n_tokens, plan->n_blocks,
-                                                 session->length + item->n_tokens};
+        plan_spans(pool, item, first);
         memcpy(plan->blocks + plan->n_blocks, session->blocks.blocks,
                (size_t)session->blocks.n * sizeof *plan->blocks);
         plan->n_blocks += session->blocks.n;
         int first_cross = plan->n_cross_spans;
         if (pool->states.model) plan_states(pool, item, first);
-        if (reads == EDGE_NEIGHBORS) plan_chunks(pool, item, j, first);
+        if (reads == EDGE_NEIGHBORS) plan_chunks(pool, item, first_span, first);
         if (reads == EDGE_SOURCE) plan_source(pool, item, first);
-        attention_shares_item(pool, item, j, first_cross);
+        attention_shares_item(pool, item, first_span, first_cross);
         plan->n_rows += item->n_tokens;
     }
     plan->watched = is_watched(pool);
@@ -368,7 +392,7 @@ static void run_layers(struct session_pool *pool, struct tensor told) {
         .stack = stack,
         .scratch = scratch_rows(&pool->scratch, plan->n_rows),
         .spans = plan->spans,
-        .n_spans = plan->n_items,
+        .n_spans = plan->n_spans,
         .positions = plan->positions,
         .most_tokens = pool->limits.max_tokens,
         .cache = {.rows = plan->cache_rows, .blocks = plan->blocks, .n_blocks = plan->n_blocks},

@@ -16,6 +16,20 @@ bool model_places(const struct model *model) {
     return model->spec.stacks[STACK_DECODER].rope_sections == PLACE_SECTIONS;
 }
 
+int picture_rows_together(const struct model *model) { return model->spec.picture.together; }
+
+int picture_rows_left(const struct model *model, int32_t id) {
+    int together = model->spec.picture.together;
+    return together > 0 && id < 0 ? together - (-1 - id) % together : 0;
+}
+
+int picture_rows_fit(const struct model *model, const int32_t *ids, int n, int most) {
+    if (most >= n || most < 1) return max_int(0, min_int(n, most));
+    int left = picture_rows_left(model, ids[most - 1]);
+    int begun = picture_rows_together(model) - left + 1;
+    return left > 1 ? max_int(0, most - begun) : most;
+}
+
 /* The grid's first `count` rows, which stand at `from` in the text. */
 static void place_rows(int32_t *positions, int from, const struct picture_grid *grid, int count) {
     for (int i = 0; i < count; i++) {

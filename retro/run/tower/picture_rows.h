@@ -50,6 +50,15 @@ bool model_sees(const struct model *model);
 int model_picture_id(const struct model *model);
 /* Rows that a picture of so many tiles takes, its tags included. */
 int picture_rows_count(const struct model *model, int tiles, int tile_rows);
+/* Rows of every picture, where the decoder lets them see each other; 0: they see those before them.
+ */
+int picture_rows_together(const struct model *model);
+/* How many rows of its picture a given row begins, of a model that has them see each other, 1 ..
+ * picture_rows_together: one step reads all of these. 0: the id is of no such row. */
+int picture_rows_left(const struct model *model, int32_t id);
+/* How many of the next n ids of a text a step of `most` rows reads so that it ends within no
+ * picture whose rows see each other; 0 where such a picture comes first and is longer. */
+int picture_rows_fit(const struct model *model, const int32_t *ids, int n, int most);
 /* Whether rows have positions by the grids of pictures: multimodal RoPE. */
 bool model_places(const struct model *model);
 /* Writes the positions of a merged text's rows, [n, PLACE_SECTIONS]. An id has one number thrice,

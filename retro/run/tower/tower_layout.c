@@ -193,7 +193,7 @@ static void order_windows(struct tower_layout *layout, int side, int grid_h, int
         for (int x = 0; x < grid_w; x += side) {
             struct patch_area area = {y, x, min_int(y + side, grid_h), min_int(x + side, grid_w)};
             int end = order_area(layout, &area, grid_w, row), n = end - row;
-            layout->windows[layout->n_windows] = (struct attention_span){row, n, row, n};
+            layout->windows[layout->n_windows] = (struct attention_span){row, n, row, n, 0};
             layout->n_windows++;
             row = end;
         }
@@ -255,7 +255,7 @@ static void add_picture(struct tower_layout *layout, const struct model *model,
     layout->n_rows += tower->class_tokens + grid_h * grid_w;
     layout->first[layout->n_pictures] = first;
     layout->spans[layout->n_pictures] =
-        (struct attention_span){first, layout->n_rows - first, first, layout->n_rows - first};
+        (struct attention_span){first, layout->n_rows - first, first, layout->n_rows - first, 0};
     layout->n_pictures++;
 }
 
