@@ -15,7 +15,9 @@ static void adjust_norm(const struct loader *loader, const struct place *place, 
     bool scaled = place->at == &last->gamma || place->at == &last->beta;
     size_t row = place->rows->rows[place->row].place;
     bool gated = !place->outer && row == offsetof(struct layer, state_norm);
-    if (place->form == PLACE_GAMMA && dims->zero_centered_gamma && !gated)
+    bool centered = place->at == &model->projector.norm.gamma ? model->spec.projector.centered
+                                                              : dims->zero_centered_gamma;
+    if (place->form == PLACE_GAMMA && centered && !gated)
         for (size_t i = 0; i < n; i++) w[i] += 1.0f;
     if (scaled && model->spec.logit_scale != 1)
         for (size_t i = 0; i < n; i++) w[i] *= model->spec.logit_scale;

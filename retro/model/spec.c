@@ -164,6 +164,12 @@ static enum status check_tower(const struct model_spec *spec, struct error *e) {
             e, STATUS_INVALID,
             "config.json: \"pixel_shuffle\" reads patches alone, and %d class tokens are kept",
             tower->class_tokens);
+    int lines = tower->image_h / tower->patch, side = tower->averaged;
+    if (side > 0 && (tower->class_tokens > 0 || lines % side != 0 || tower->shuffle != 1))
+        return error_set(e, STATUS_INVALID,
+                         "config.json: a picture of %d x %d patches is not averaged by squares of "
+                         "%d x %d",
+                         lines, tower->image_w / tower->patch, side, side);
     int columns = dims->hidden * tower->shuffle * tower->shuffle;
     if (projector_spec->in != columns)
         return error_set(e, STATUS_INVALID,

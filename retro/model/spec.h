@@ -58,6 +58,8 @@ struct tower_spec {
     bool pooled;      /* it ends in one row a picture: the first one, behind a norm of its own */
     bool probed;      /* that row is what a learned query gathers from the others by attention */
     int shuffle;  /* 2: each 2 x 2 rows side by side are one row of the projector; 1: none are */
+    int averaged; /* side of the squares of patches whose mean is one row of the projector; 0: none
+                     are */
     bool oblong;  /* such rows are joined in pictures that are not square, too */
     int attended; /* side of the squares of patches that layers attend within; 0: a picture is whole
                    */
@@ -74,6 +76,7 @@ static inline int tower_spec_values(const struct tower_spec *tower) {
 struct projector_spec {
     int in, ffn, out; /* columns; ffn 0: one product; out 0: the model has no projector */
     bool normed;      /* has the norm */
+    bool centered;    /* whose weights are stored around zero */
     enum norm_kind norm;
     float epsilon;
     enum activation activation;
@@ -310,17 +313,18 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_gpt2, family_llama, family_mistral, family_granite, family_smollm3, family_qwen2,
     family_qwen3, family_phi3, family_olmo2, family_olmo3, family_glm, family_glm4, family_seed_oss,
     family_ernie_moe, family_glm4_moe, family_minimax_m2, family_gpt_oss, family_ernie,
-    family_cohere2, family_ministral3, family_hunyuan_dense, family_gemma2, family_gemma3_text,
-    family_gemma4, family_gemma4_text, family_llama4, family_llama4_text, family_hunyuan_moe,
-    family_gpt_neox, family_starcoder2, family_mixtral, family_qwen2_moe, family_qwen3_moe,
-    family_roberta, family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit,
-    family_radio_vit, family_radio_hub, family_projector, family_llava_mcore, family_clip_vision,
-    family_siglip_vision, family_llava, family_llava_next, family_clip, family_siglip,
-    family_modernbert, family_nomic_bert, family_megatron_bert, family_megatron_bert_hf,
-    family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision, family_qwen2_5_vl_vision,
-    family_qwen3_next, family_qwen3_5, family_qwen3_5_text, family_qwen3_5_moe,
-    family_qwen3_5_moe_text, family_lfm2, family_lfm2_moe, family_granite_hybrid, family_nemotron_h,
-    family_deepseek_v2, family_deepseek_v3, family_glm4_moe_lite, family_deberta_v2;
+    family_cohere2, family_ministral3, family_hunyuan_dense, family_gemma2, family_gemma3,
+    family_gemma3_text, family_gemma4, family_gemma4_text, family_llama4, family_llama4_text,
+    family_hunyuan_moe, family_gpt_neox, family_starcoder2, family_mixtral, family_qwen2_moe,
+    family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet, family_distilbert,
+    family_clip_vit, family_radio_vit, family_radio_hub, family_projector, family_llava_mcore,
+    family_clip_vision, family_siglip_vision, family_llava, family_llava_next, family_clip,
+    family_siglip, family_modernbert, family_nomic_bert, family_megatron_bert,
+    family_megatron_bert_hf, family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision,
+    family_qwen2_5_vl_vision, family_qwen3_next, family_qwen3_5, family_qwen3_5_text,
+    family_qwen3_5_moe, family_qwen3_5_moe_text, family_lfm2, family_lfm2_moe,
+    family_granite_hybrid, family_nemotron_h, family_deepseek_v2, family_deepseek_v3,
+    family_glm4_moe_lite, family_deberta_v2;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;

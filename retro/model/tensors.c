@@ -245,6 +245,7 @@ static bool outer_needed(const struct model *model, const struct place_shape *sh
     if (shape->place == offsetof(struct model, tower.class_token))
         return model->spec.tower.class_tokens > 0;
     if (shape->place == offsetof(struct model, projector.norm)) return model->spec.projector.normed;
+    if (shape->place == offsetof(struct model, projector.fc1)) return model->spec.projector.out > 0;
     if (shape->place == offsetof(struct model, projector.fc2)) return model->spec.projector.ffn > 0;
     return true;
 }

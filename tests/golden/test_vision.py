@@ -15,6 +15,7 @@ GOLDEN = ROOT / "tests/golden/vision"
 FOLDERS = sorted(p.parent for p in GOLDEN.glob("*/config.json"))
 LLAVA = [f for f in FOLDERS if f.name.startswith("llava")]
 QWEN = [GOLDEN / "qwen2_vl", GOLDEN / "qwen2_5_vl"]
+GEMMA = [GOLDEN / "gemma3_a", GOLDEN / "gemma3_b"]
 FLAGS = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
 NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16", "amx": "amx_bf16"}
 VARIANTS = ["generic"] + [v for v, flag in NEEDS.items() if flag in FLAGS]
@@ -33,12 +34,12 @@ def worst_of(done):
 def test_reference(cpu):
     done = parity(*FOLDERS, cpu=cpu)
     assert done.returncode == 0 and done.stdout.count("max_abs") > 40, done.stdout + done.stderr
-    assert len(FOLDERS) == 26 and "differ" not in done.stdout
+    assert len(FOLDERS) == 28 and "differ" not in done.stdout
 
 
 def test_two_ranks():
     """The tower's heads and MLP are shared, as the decoder's; its rows come to rank 0."""
-    done = parity("--tolerance", "2e-4", "--set", "parallel.tensor=2", "--set", "parallel.comm=threads", *LLAVA, *QWEN)
+    done = parity("--tolerance", "2e-4", "--set", "parallel.tensor=2", "--set", "parallel.comm=threads", *LLAVA, *QWEN, *GEMMA)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -48,7 +49,7 @@ def test_bf16_stays_near():
 
 
 @pytest.mark.parametrize("name", ["llava_a", "llava_hf_clip", "clip_a", "radio_b", "radio_hub_a", "hf_qwen2_vl", "hf_qwen2_5_vl",
-                                  "qwen2_vl", "qwen2_5_vl"])
+                                  "qwen2_vl", "qwen2_5_vl", "gemma3_a", "gemma3_b"])
 @pytest.mark.parametrize("to, tolerance", [("int8", 0.5), ("bf16", 0.2), ("packed", 1e-4)])
 def test_converted_folders(tmp_path, name, to, tolerance):
     """Measured: int8 0.19, bf16 0.055. The product of the patches and the positions stay as they are."""
@@ -111,6 +112,14 @@ def test_a_tower_alone_has_one_rank():
     ("qwen2_vl", "vision_config", "spatial_merge_size", 3, "vision_config"),
     ("qwen2_5_vl", "text_config", "hidden_act", "none", "text_config"),
     ("qwen2_5_vl", "text_config", "rope_parameters", {"mrope_section": [8]}, "mrope_section"),
+    ("gemma3_a", None, "mm_tokens_per_image", 12, "\"mm_tokens_per_image\" is 12; it must be a square"),
+    ("gemma3_a", None, "mm_tokens_per_image", 9, "whose side divides the 8 lines of patches"),
+    ("gemma3_a", None, "image_token_index", -1, "image_token_index"),
+    ("gemma3_a", None, "text_config", None, "text_config"),
+    ("gemma3_a", "text_config", "use_bidirectional_attention", True, "use_bidirectional_attention"),
+    ("gemma3_a", "text_config", "hidden_size", 64, "mm_input_projection_weight is [24, 32], config.json makes it [24, 64]"),
+    ("gemma3_a", "vision_config", "model_type", "clip_vision_model", "another \"model_type\" than \"siglip_vision_model\""),
+    ("gemma3_a", "vision_config", "num_channels", 1, "vision_config"),
     ("projector_mlp", None, "ffn_hidden_size", 48, "linear_fc1.weight"),
     ("projector_mlp", None, "projector_type", "resampler", "projector_type"),
     ("llava_hf_clip", None, "vision_feature_layer", [-2, -1], "must be one number"),
@@ -187,6 +196,37 @@ def test_other_spellings_of_qwen(tmp_path, name, root):
     rename_tensors(folder, lambda tensor: root + tensor)
     done = parity(folder)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("style", ["the Hub's", "transformers 5's in memory"])
+@pytest.mark.parametrize("name", ["gemma3_a", "gemma3_b"])
+def test_other_spellings_of_gemma(tmp_path, name, style):
+    def rename(tensor):
+        tensor = tensor.removeprefix("model.").replace("vision_model.", "")
+        tensor = tensor.replace("language_model.model.", "language_model.")
+        if style == "the Hub's":
+            tensor = tensor.replace("vision_tower.", "vision_tower.vision_model.")
+            return tensor.replace("language_model.", "language_model.model.")
+        return "model." + tensor
+
+    folder = shutil.copytree(GOLDEN / name, tmp_path / name)
+    rename_tensors(folder, rename)
+    done = parity(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_text_of_gemma_without_a_tower(tmp_path, configured):
+    """With or without a vision_config: the tensors decide."""
+    folder = shutil.copytree(GOLDEN / "gemma3_a", tmp_path / "case", ignore=shutil.ignore_patterns("generation*"))
+    config = json.loads((folder / "config.json").read_text())
+    if not configured:
+        del config["vision_config"]
+    (folder / "config.json").write_text(json.dumps(config))
+    keep_tensors(folder / "model.safetensors", lambda tensor: "language_model" in tensor)
+    keep_tensors(folder / "cases.safetensors", lambda tensor: tensor.startswith("text."))
+    done = parity(folder)
+    assert done.returncode == 0 and done.stdout.count("case/text") == 1, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", ["qwen2_vl", "qwen2_5_vl"])

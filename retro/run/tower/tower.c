@@ -45,8 +45,8 @@ static void list_parts(struct tower *tower, struct tensor *parts[TOWER_PARTS]) {
 
 /* Rows of the projector that so many of the tower become. */
 static int count_projected(const struct model *model, int max_rows) {
-    bool joins = model_has_stack(model, STACK_TOWER) && model->spec.tower.shuffle == 2;
-    return joins ? (max_rows + TOWER_CORNERS - 1) / TOWER_CORNERS : max_rows;
+    int side = model_has_stack(model, STACK_TOWER) ? tower_patch_of(model).joined : 1;
+    return (max_rows + side * side - 1) / (side * side);
 }
 
 static void count_sizes(const struct model *model, int max_rows, int rows[TOWER_PARTS],
@@ -146,8 +146,8 @@ bool model_has_tower(const struct model *model) { return model_has_stack(model, 
 
 struct tower_patch tower_patch_of(const struct model *model) {
     const struct tower_spec *tower = &model->spec.tower;
-    return (struct tower_patch){tower->patch, max_int(1, tower->frames),
-                                tower->shuffle == 2 ? 2 : 1, tower->oblong};
+    int joined = tower->averaged > 0 ? tower->averaged : tower->shuffle == 2 ? 2 : 1;
+    return (struct tower_patch){tower->patch, max_int(1, tower->frames), joined, tower->oblong};
 }
 
 enum status tower_check(const struct model *model, int height, int width, struct error *e) {
@@ -182,8 +182,9 @@ int tower_count(const struct model *model, enum tower_end end, int height, int w
     int patches = height / tower->patch * (width / tower->patch);
     if (end == TOWER_POOLED) return 1;
     if (end == TOWER_ROWS) return tower->class_tokens + patches;
-    int rows = patches + (tower->drops_class ? 0 : tower->class_tokens);
-    return tower->shuffle == 2 ? rows / 4 : rows;
+    int rows = patches + (tower->drops_class ? 0 : tower->class_tokens),
+        side = tower_patch_of(model).joined;
+    return rows / (side * side);
 }
 
 int tower_columns(const struct model *model, enum tower_end end) {
@@ -260,11 +261,33 @@ static void gather_pooled(struct tower *tower, struct tensor x) {
     stack_norm(model, &model->stacks[STACK_TOWER], in, in, &model->tower.norm_head);
 }
 
+/* The means of squares of rows, as the projector's input. */
+static void gather_means(struct tower *tower, struct tensor x) {
+    const struct tower_layout *layout = &tower->layout;
+    struct backend *backend = tower->model->backend;
+    int side = tower->model->spec.tower.averaged;
+    struct tensor in = tensor_rows(tower->in, 0, layout->n_kept),
+                  part = tensor_rows(tower->scratch.branch, 0, layout->n_kept);
+    backend_gather_rows(backend,
+                        &(struct gather_rows_args){.y = in, .x = x, .rows = layout->no_rows});
+    for (int i = 0; i < side * side; i++) {
+        const int32_t *rows = layout->averaged + (size_t)i * (size_t)layout->most_means;
+        backend_gather_rows(backend, &(struct gather_rows_args){.y = part, .x = x, .rows = rows});
+        backend_add(
+            backend,
+            &(struct add_args){.y = in, .a = in, .b = part, .scale = 1.0f / (float)(side * side)});
+    }
+}
+
 /* The projector's input from the tower's rows. */
 static void gather_input(struct tower *tower, struct tensor x) {
     const struct tower_layout *layout = &tower->layout;
     struct tensor in = tensor_rows(tower->in, 0, layout->n_kept);
     int parts = tower->model->spec.tower.shuffle == 2 ? TOWER_CORNERS : 1;
+    if (tower->model->spec.tower.averaged > 0) {
+        gather_means(tower, x);
+        return;
+    }
     for (int i = 0; i < parts; i++)
         backend_gather_rows(
             tower->model->backend,

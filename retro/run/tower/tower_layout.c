@@ -22,12 +22,21 @@ static enum status read_conditioning(struct tower_layout *layout, const struct m
 }
 
 size_t tower_layout_row_bytes(const struct model *model) {
-    enum { INTS = 6 }; /* row_of, places, first, patch_of, class_of */
+    /* row_of, places, first, patch_of, class_of, averaged, no_rows */
+    int ints = model->spec.tower.averaged > 0 ? 8 : 6;
     const struct tower_layout *layout = NULL;
     size_t corner = sizeof *layout->corners[0].rows + sizeof *layout->corners[0].weights +
                     sizeof *layout->kept[0];
     return (size_t)tower_patch_columns(model) * sizeof *layout->patches + sizeof *layout->spans +
-           sizeof *layout->windows + INTS * sizeof *layout->row_of + TOWER_CORNERS * corner;
+           sizeof *layout->windows + (size_t)ints * sizeof *layout->row_of + TOWER_CORNERS * corner;
+}
+
+static void open_means(struct tower_layout *layout, int side, int max_rows) {
+    size_t n = (size_t)side * (size_t)side;
+    layout->most_means = (int)(((size_t)max_rows + n - 1) / n);
+    layout->averaged = xcalloc(n * (size_t)layout->most_means, sizeof *layout->averaged);
+    layout->no_rows = xmalloc((size_t)layout->most_means * sizeof *layout->no_rows);
+    for (int i = 0; i < layout->most_means; i++) layout->no_rows[i] = -1;
 }
 
 enum status tower_layout_open(struct tower_layout *layout, const struct model *model, int max_rows,
@@ -46,6 +55,7 @@ enum status tower_layout_open(struct tower_layout *layout, const struct model *m
         layout->corners[i].weights = xmalloc(rows * sizeof *layout->corners[i].weights);
         layout->kept[i] = xmalloc(rows * sizeof *layout->kept[i]);
     }
+    if (model->spec.tower.averaged > 0) open_means(layout, model->spec.tower.averaged, max_rows);
     return read_conditioning(layout, model, e);
 }
 
@@ -58,6 +68,8 @@ void tower_layout_close(struct tower_layout *layout) {
     free(layout->first);
     free(layout->patch_of);
     free(layout->class_of);
+    free(layout->averaged);
+    free(layout->no_rows);
     for (int i = 0; i < TOWER_CORNERS; i++) {
         free(layout->corners[i].rows);
         free(layout->corners[i].weights);
@@ -211,10 +223,23 @@ static void order_patches(struct tower_layout *layout, const struct tower_spec *
     }
 }
 
+/* The square of patches whose first is at (y, x) is the projector's next row. */
+static void keep_mean(struct tower_layout *layout, int side, int grid_w, int y, int x) {
+    for (int i = 0; i < side * side; i++)
+        layout->averaged[(size_t)i * (size_t)layout->most_means + (size_t)layout->n_kept] =
+            layout->row_of[(y + i / side) * grid_w + x + i % side];
+    layout->n_kept++;
+}
+
 /* The rows that the projector reads of a picture whose rows begin at `first`. */
 static void keep_rows(struct tower_layout *layout, const struct tower_spec *tower, int first,
                       int grid_h, int grid_w) {
-    int patches = first + tower->class_tokens;
+    int patches = first + tower->class_tokens, side = tower->averaged;
+    if (side > 0) {
+        for (int y = 0; y < grid_h; y += side)
+            for (int x = 0; x < grid_w; x += side) keep_mean(layout, side, grid_w, y, x);
+        return;
+    }
     if (tower->shuffle == 2) {
         for (int y = 0; y < grid_h; y += 2)
             for (int x = 0; x < grid_w; x += 2) {

@@ -31,6 +31,10 @@ struct tower_layout {
     struct tower_corner corners[TOWER_CORNERS]; /* [n_rows] */
     int32_t
         *kept[TOWER_CORNERS]; /* [n_kept] the rows that the projector reads; without shuffle one */
+    /* Of towers that average squares of rows. */
+    int most_means;
+    int32_t *averaged; /* [rows of a square, most_means] the rows that mean i is of, i < n_kept */
+    int32_t *no_rows;  /* [most_means] -1 each */
 };
 
 /* Columns of a patch: 3 P P for each frame. */
