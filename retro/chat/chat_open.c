@@ -163,6 +163,21 @@ static enum status read_processor(struct chat *chat, const char *folder, struct 
     return status;
 }
 
+/* The processor's file is processor_config.json or, in older folders, preprocessor_config.json. */
+static enum status read_pictures(struct chat *chat, const char *folder, const struct json *config,
+                                 struct error *e) {
+    static const char *const names[] = {"processor_config.json", "preprocessor_config.json"};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < ARRAY_COUNT(names) && status == STATUS_OK; i++) {
+        struct json *file = NULL;
+        status = file_load(&file, folder, names[i], e);
+        if (status == STATUS_OK && file && chat->picture_mark == NULL)
+            chat_pictures_read(chat, file, config);
+        json_close(file);
+    }
+    return status;
+}
+
 static enum status read_templates(struct chat *chat, const char *folder, const struct json *config,
                                   struct error *e) {
     struct buffer path = {0}, more = {0};
@@ -215,6 +230,7 @@ enum status chat_open(struct chat **out, const char *path, struct error *e) {
             e, STATUS_NOT_FOUND,
             "%s has no chat template: no %s, no %s/ and no chat_template in tokenizer_config.json",
             path, template_file, template_folder);
+    if (status == STATUS_OK) status = read_pictures(chat, path, config, e);
     note_tokens(chat, config);
     note_tokens(chat, marks);
     qsort(chat->templates, (size_t)chat->n_templates, sizeof *chat->templates, compare_names);
@@ -258,6 +274,8 @@ void chat_close(struct chat *chat) {
         json_close(chat->tokens[i].value);
         free(chat->tokens[i].name);
     }
+    free(chat->picture_mark);
+    buffer_free(&chat->picture_words);
     free(chat->templates);
     free(chat);
 }

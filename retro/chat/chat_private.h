@@ -14,6 +14,13 @@ enum status continued_check(const struct json *messages, struct error *e);
 enum status continued_cut(const struct json *messages, struct template_output *out,
                           struct error *e);
 
+/* chat_pictures.c: the processor that this file of the folder describes may put words in the place
+ * of a template's mark for a picture, made of tokens that tokenizer_config.json names, which may be
+ * NULL. */
+void chat_pictures_read(struct chat *chat, const struct json *processor, const struct json *config);
+/* The template's own marks from byte `from` of the text on become these words. */
+void chat_pictures_write(const struct chat *chat, size_t from, struct template_output *text);
+
 struct named_template {
     char *name;
     struct buffer source;
@@ -29,5 +36,8 @@ struct chat {
     int n_templates;
     struct chat_token tokens[CHAT_MAX_TOKENS];
     int n_tokens;
-    bool plain; /* chat_plain.c */
+    bool plain;                  /* chat_plain.c */
+    char *picture_mark;          /* that templates write for a picture, and */
+    struct buffer picture_words; /* what the model reads in its place; NULL and empty: templates
+                                    write what it reads (chat_pictures.c) */
 };

@@ -217,6 +217,7 @@ enum status chat_render(const struct chat *chat, const struct chat_input *in,
     struct json *messages = NULL, *prompt = NULL;
     const struct template *template;
     const char *truth = in->add_generation_prompt ? "true" : "false";
+    size_t before = out->text.size;
     int n = 0;
     enum status status = chat_pick(chat, in, &template, e);
     if (status == STATUS_OK && in->continue_final_message)
@@ -238,6 +239,7 @@ enum status chat_render(const struct chat *chat, const struct chat_input *in,
     if (status == STATUS_OK) status = template_render(template, &input, out, e);
     if (status == STATUS_OK && in->continue_final_message)
         status = continued_cut(in->messages, out, e);
+    if (status == STATUS_OK) chat_pictures_write(chat, before, out);
     json_close(messages);
     json_close(prompt);
     return status;

@@ -5,7 +5,7 @@
  * A processor follows one of transformers' two back ends to the last bit: torchvision's where its
  * name ends with "Fast", Pillow's where it ends with "Pil". Of names without an ending, those of
  * CLIP, ViT, LLaVA and LLaVA-NeXT follow Pillow's, with which their models were trained; those of
- * SigLIP, GOT-OCR2 and Qwen2-VL follow torchvision's.
+ * SigLIP, GOT-OCR2, Gemma 3 and Qwen2-VL follow torchvision's.
  */
 #pragma once
 

@@ -186,6 +186,17 @@ static const struct json_field tiles_fields[] = {
     {"min_patches", JSON_INT, AT(values.least_tiles), .min = 1, .max = PREPROCESSOR_MOST_TILES},
     {"max_patches", JSON_INT, AT(values.most_tiles), .min = 1, .max = PREPROCESSOR_MOST_TILES},
 };
+/* Pan and scan would add crops of pictures that are far from square. */
+static const struct json_field gemma3_fields[] = {
+    STEPS,
+    SIZE,
+    NO_CROP,
+    NO_PAD,
+    {.name = "do_pan_and_scan", .type = JSON_MUST_BE_FALSE},
+    {.name = "pan_and_scan_min_crop_size", .type = JSON_IGNORED},
+    {.name = "pan_and_scan_max_num_crops", .type = JSON_IGNORED},
+    {.name = "pan_and_scan_min_ratio_to_activate", .type = JSON_IGNORED},
+};
 static const struct json_field qwen_fields[] = {
     STEPS,
     NO_CROP,
@@ -202,6 +213,7 @@ static const struct json_table plain_table = JSON_TABLE(plain_fields),
                                llava_table = JSON_TABLE(llava_fields),
                                next_table = JSON_TABLE(next_fields),
                                tiles_table = JSON_TABLE(tiles_fields),
+                               gemma3_table = JSON_TABLE(gemma3_fields),
                                qwen_table = JSON_TABLE(qwen_fields);
 
 #define CLIP_STEPS \
@@ -245,6 +257,9 @@ static const struct processor_row {
       .least_tiles = 1,
       .most_tiles = 12,
       CLIP_STEPS}},
+    {"Gemma3",
+     &gemma3_table,
+     {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BILINEAR, RESIZE_AS_TORCHVISION}, HALF_STEPS}},
     {"Qwen2VL",
      &qwen_table,
      {.kind = PREPROCESSOR_QWEN,
@@ -344,7 +359,7 @@ enum status preprocessor_read(struct preprocessor *out, const struct json *root,
         return error_set(e, STATUS_UNSUPPORTED,
                          "%s: \"image_processor_type\" is \"%.80s\", built in are those of CLIP, "
                          "Siglip, ViT, Llava, "
-                         "LlavaNext, GotOcr2 and Qwen2VL, as CLIPImageProcessor",
+                         "LlavaNext, GotOcr2, Gemma3 and Qwen2VL, as CLIPImageProcessor",
                          name, class);
 
     keys.filter = (int)keys.values.way.filter;

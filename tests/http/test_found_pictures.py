@@ -14,6 +14,7 @@ from conftest import BUILD, ROOT, Server
 CLIP = ROOT / "tests/golden/clip_served"
 SEER = ROOT / "tests/golden/llava_served"
 QWEN = ROOT / "tests/golden/qwen_vl_served"
+GEMMA = ROOT / "tests/golden/gemma3_served"
 ROWS = 16  # of a picture
 
 
@@ -151,6 +152,30 @@ def test_rows_are_placed_by_their_grid(tmp_path):
             part = ask(running, turns, retrieval={"enabled": False}, max_tokens=4, ignore_eos=True,
                        add_generation_prompt=i == 0, continue_final_message=i > 0)
             assert logprobs(part) == pytest.approx(logprobs(later)[4 * i:4 * i + 4], abs=1e-5), (i, names)
+    finally:
+        assert running.stop() == 0
+
+
+@pytest.mark.parametrize("kept", [0, 64])
+def test_rows_that_see_each_other(tmp_path, kept):
+    """Gemma 3: found pictures stand in the processor's words, and are read whole, also when it is another one by and by,
+    with rows of earlier prompts and without."""
+    config = make_collection(tmp_path, [SEER / "wide.png", SEER / "tall.png"], model=GEMMA)
+    options = json.loads(config.read_text())
+    options["server"] |= {"prefix_cache_mb": kept, "max_step_tokens": ROWS + 3}
+    config.write_text(json.dumps(options))
+    running = Server(config, tmp_path)
+    try:
+        found = ask(running, "What is tall?", retrieval={"k": 1})
+        [source] = sources(found)
+        assert source["picture_read"] is True
+        same(found, sent(running, [picture(f"{source['text']}.png"), text(f"{source['text']} What is tall?")]))
+        later = ask(running, "What is wide?", max_tokens=12, retrieval={"k": 1, "every": 4}, ignore_eos=True)
+        names = [source["text"] for source in sources(later)]
+        assert len(names) == 3 and all(source["picture_read"] for source in sources(later))
+        turns = [{"role": "user", "content": [picture(f"{names[0]}.png"), text(f"{names[0]} What is wide?")]}]
+        part = ask(running, turns, retrieval={"enabled": False}, max_tokens=4, ignore_eos=True)
+        assert logprobs(part) == pytest.approx(logprobs(later)[:4], abs=1e-5)
     finally:
         assert running.stop() == 0
 

@@ -145,6 +145,7 @@ static void refuse_processor(const char *text, enum status status, const char *w
 #define CLIP "{\"image_processor_type\": \"CLIPImageProcessor\", "
 #define TILES "{\"image_processor_type\": \"GotOcr2ImageProcessor\", "
 #define QWEN "{\"image_processor_type\": \"Qwen2VLImageProcessor\", "
+#define GEMMA "{\"image_processor_type\": \"Gemma3ImageProcessor\", "
 #define NEXT "{\"image_processor_type\": \"LlavaNextImageProcessor\", "
 
 static void test_processors(void **state) {
@@ -172,6 +173,8 @@ static void test_processors(void **state) {
     refuse_processor(TILES "\"min_patches\": 13}", STATUS_INVALID, "min_patches");
     refuse_processor(QWEN "\"min_pixels\": 99, \"max_pixels\": 98}", STATUS_INVALID, "99 pixels");
     refuse_processor(QWEN "\"size\": {\"height\": 9}}", STATUS_INVALID, "height");
+    refuse_processor(GEMMA "\"do_pan_and_scan\": true}", STATUS_UNSUPPORTED, "do_pan_and_scan");
+    refuse_processor(GEMMA "\"do_center_crop\": true}", STATUS_UNSUPPORTED, "do_center_crop");
     refuse_processor(NEXT "\"image_grid_pinpoints\": []}", STATUS_INVALID, "image_grid_pinpoints");
     refuse_processor(NEXT "\"image_grid_pinpoints\": [[224]]}", STATUS_INVALID, "pair 0 of");
     refuse_processor(NEXT "\"image_grid_pinpoints\": [[224, 300]]}", STATUS_INVALID, "224 x 300");
@@ -204,6 +207,9 @@ static void test_processor_names(void **state) {
         "{\"feature_extractor_type\": \"CLIPFeatureExtractor\", \"crop_size\": 336, \"size\": 330}";
     static const char vit[] =
         "{\"image_processor_type\": \"ViTImageProcessorFast\", \"size\": 384}";
+    static const char gemma[] =
+        "{\"image_processor_type\": \"Gemma3ImageProcessor\", \"do_pan_and_scan\": null, "
+        "\"size\": {\"height\": 896, \"width\": 896}, \"image_seq_length\": 256}";
     struct json *root;
     struct preprocessor p;
     struct error e;
@@ -220,6 +226,15 @@ static void test_processor_names(void **state) {
     assert_int_equal(preprocessor_read(&p, root, "p", &e), STATUS_OK);
     assert_int_equal(p.shortest_edge, 0);
     assert_int_equal(p.size.height, 384);
+    assert_int_equal(p.way.library, RESIZE_AS_TORCHVISION);
+    json_close(root);
+
+    assert_int_equal(json_parse(&root, (struct text_span){gemma, sizeof gemma - 1}, "p", &e),
+                     STATUS_OK);
+    assert_int_equal(preprocessor_read(&p, root, "p", &e), STATUS_OK);
+    assert_int_equal(p.kind, PREPROCESSOR_PLAIN);
+    assert_int_equal(p.size.width, 896);
+    assert_int_equal(p.way.filter, RESIZE_BILINEAR);
     assert_int_equal(p.way.library, RESIZE_AS_TORCHVISION);
     json_close(root);
 }
