@@ -10,6 +10,11 @@
  * where s_i is 16 sums, each over every 16th d in rising order, which are added 8 apart, then 4, 2
  * and 1, and so is the sum of p_i in the vector variants. Integers are widened as they are: the
  * scale of key i multiplies s_i first of all, that of value i multiplies p_i where it meets v_i.
+ * A variant that multiplies bf16 (cpu_kernels.attention_rounds) rounds scale q_d, k_id, p_i and v_i
+ * to it where keys and values have fewer than 32 bits. A sum of s_i then goes over every 16th pair
+ * of d, and one of p_i v_i over pairs of i, the even one first in the range; p_0 + p_1 + ... has
+ * the p_i that are not rounded.
+ *
  * Ranges are merged in rising order, from m
  * = -infinity and zeros:
  *

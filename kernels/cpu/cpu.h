@@ -12,7 +12,7 @@
 
 enum {
     ATTENTION_KEYS =
-        128, /* keys of one range, whole blocks: the softmax of a row is made range by range */
+        256, /* keys of one range, whole blocks: the softmax of a row is made range by range */
     ATTENTION_ROWS = 128, /* (query, head) pairs of one piece of attention */
     ATTENTION_COPY =
         8192, /* floats: keys, or values, converted together where several rows read them */
@@ -43,6 +43,10 @@ struct attention_scratch {
     float scores[ATTENTION_ROWS * ATTENTION_KEYS]; /* of one range; then e^(score - largest) */
     float bias[ATTENTION_ROWS * ATTENTION_KEYS];   /* of one range, where distances add to scores */
     float copy[ATTENTION_COPY]; /* [keys][kv_heads][padded], zeros beyond head_dim */
+    /* Queries, and the weights of one range's keys, as pairs of bf16, where a variant multiplies
+     * such: a float's place holds a pair. */
+    float query_pairs[ATTENTION_ROWS * ATTENTION_MAX_HEAD];
+    float weight_pairs[ATTENTION_ROWS * ATTENTION_KEYS / 2];
     /* Of one range's int8 keys and values, [kv_heads][ATTENTION_KEYS]. */
     float k_scales[ATTENTION_ROWS * ATTENTION_KEYS], v_scales[ATTENTION_ROWS * ATTENTION_KEYS];
     /* Sums of two pieces with the largest heads, of more with smaller ones; all threads' are shared
@@ -87,7 +91,8 @@ struct pair_product;
 /* The softmax of every row over this range alone; then `from` enters `to` (see attention.c).
  * attention_vector.h */
 #define ATTENTION_KERNELS(KERNEL, set) \
-    KERNEL(set, void, attention, (const struct attention_range *range), (range), attention_vector) \
+    KERNEL(set, void, attention, (const struct attention_range *range), (range), attention_vector)
+#define MERGE_KERNELS(KERNEL, set) \
     KERNEL( \
         set, void, merge, \
         (const struct attention_sums *to, const struct attention_sums *from, int row, int padded), \
@@ -142,9 +147,11 @@ struct delta_rows {
            (uint64_t * w, const float *logits, int n, double largest, double temperature), \
            (w, logits, n, largest, temperature), sample_weights)
 
-#define COMMON_KERNELS(KERNEL, set) \
-    ATTENTION_KERNELS(KERNEL, set) \
+#define KERNELS_BESIDE_ATTENTION(KERNEL, set) \
+    MERGE_KERNELS(KERNEL, set) \
     MATH_KERNELS(KERNEL, set) ROW_KERNELS(KERNEL, set) DELTA_KERNELS(KERNEL, set)
+#define COMMON_KERNELS(KERNEL, set) \
+    ATTENTION_KERNELS(KERNEL, set) KERNELS_BESIDE_ATTENTION(KERNEL, set)
 
 #define KERNEL_MEMBER(set, result, name, parameters, arguments, inner) result(*name) parameters;
 struct cpu_kernels {
@@ -178,6 +185,9 @@ struct cpu_kernels {
      * kernels. */
     void (*pair)(const struct pair_product *product, int pair);
     void (*pairs)(const struct pair_product *product, int first_tile, int n_tiles);
+    /* Whether attention over keys and values of fewer than 32 bits rounds what it multiplies, and
+     * the weights of keys, to bf16. */
+    bool attention_rounds;
     COMMON_KERNELS(KERNEL_MEMBER, )
 };
 

@@ -45,6 +45,7 @@ void panel_avx512(const struct panel_product *product, int panel);
 void panels_avx512(const struct panel_product *product, int first_tile, int n_tiles);
 void panel_neon(const struct panel_product *product, int panel);
 void panels_neon(const struct panel_product *product, int first_tile, int n_tiles);
+void attention_avx512bf16(const struct attention_range *range);
 void round_avx512bf16(uint16_t *to, const float *from, int n);
 
 void pair_neon(const struct pair_product *product, int pair);

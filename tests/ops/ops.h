@@ -121,6 +121,27 @@ static inline float key_get(struct tensor t, struct tensor scales, int row, int 
     return (float)*(const int8_t *)tensor_at(t, row, col) *
            tensor_get(scales, row, col / (t.cols / scales.cols));
 }
+/* Whether attention over keys and values of the type multiplies numbers rounded to bf16. */
+static inline bool attention_rounds(const struct backend *b, enum dtype dtype) {
+    return dtype != DTYPE_F32 && cpu_of(b)->kernels->attention_rounds;
+}
+static inline double rounded_to(bool bf16, float v) {
+    return (double)(bf16 ? bf16_to_f32(f32_to_bf16(v)) : v);
+}
+/* q k of one key as attention makes it, where `rounds` of numbers that are rounded to bf16. The
+ * scale of an int8 key multiplies the sum. */
+static inline double key_score(const struct attention_args *a, bool rounds, int query, int own,
+                               int key, int first) {
+    bool int8 = a->k.dtype == DTYPE_INT8;
+    double dot = 0;
+    for (int d = 0; d < a->head_dim; d++) {
+        float q = a->scale * tensor_get(a->q, query, own + d),
+              k = int8 ? (float)*(const int8_t *)tensor_at(a->k, key, first + d)
+                       : tensor_get(a->k, key, first + d);
+        dot += rounded_to(rounds, q) * rounded_to(rounds, k);
+    }
+    return int8 ? dot * (double)tensor_get(a->k_scales, key, first / a->head_dim) : dot;
+}
 /* The row becomes `v`, NaN or infinity. */
 static inline void key_spoil(struct tensor t, struct tensor scales, int row, float v) {
     for (int j = 0; j < t.cols && t.dtype != DTYPE_INT8; j++) tensor_set(t, row, j, v);

@@ -21,58 +21,67 @@ static int key_row(const struct attention_args *a, const struct attention_span *
            key % ATTENTION_BLOCK;
 }
 
-static double score(const struct attention_args *a, const struct attention_span *span, int query,
-                    int head, int key) {
+static double score(const struct attention_args *a, bool rounds, const struct attention_span *span,
+                    int query, int head, int key) {
     int kv = head / (a->heads / a->kv_heads) * a->head_dim, own = head * a->head_dim,
         reach = a->bias.cols / 2;
     int distance = key - (span->k_count - span->q_count + query);
-    double dot = 0;
-    for (int d = 0; d < a->head_dim; d++)
-        dot += (double)a->scale * tensor_get(a->q, span->q_start + query, own + d) *
-               key_get(a->k, a->k_scales, key_row(a, span, key), kv + d);
+    double dot = key_score(a, rounds, span->q_start + query, own, key_row(a, span, key), kv);
     if (a->softcap > 0) dot = a->softcap * tanh(dot / a->softcap);
     if (a->bias.data)
         dot += tensor_get(a->bias, head, reach + max_int(-reach, min_int(distance, reach)));
     return dot;
 }
 
-/* Softmax attention of one row and head in double, into out[head_dim]. */
-static void reference_row(const struct attention_args *a, const struct attention_span *span,
-                          int query, int head, double *out) {
+/* Softmax attention of one row and head in double, into out[head_dim]. Behind it is how far each
+ * result may be from it: where weights of keys are rounded to bf16, each is by at most its 256th
+ * part. */
+static void reference_row(const struct attention_args *a, bool rounds,
+                          const struct attention_span *span, int query, int head, double *out) {
+    double *errors = out + a->head_dim;
     int kv = head / (a->heads / a->kv_heads) * a->head_dim;
     double *scores = xcalloc((size_t)span->k_count + 1, sizeof *scores), largest = -INFINITY,
            sum = 0;
     if (a->sinks) largest = (double)a->sinks[head];
     for (int key = 0; key < span->k_count; key++) {
         if (!key_seen(a, span, query, key)) continue;
-        scores[key] = score(a, span, query, head, key);
+        scores[key] = score(a, rounds, span, query, head, key);
         largest = fmax(largest, scores[key]);
     }
     if (a->sinks) sum = exp((double)a->sinks[head] - largest);
-    for (int d = 0; d < a->head_dim; d++) out[d] = 0;
+    for (int d = 0; d < a->head_dim; d++) out[d] = errors[d] = 0;
     for (int key = 0; key < span->k_count; key++) {
         if (!key_seen(a, span, query, key)) continue;
         double p = exp(scores[key] - largest);
         sum += p;
-        for (int d = 0; d < a->head_dim; d++)
-            out[d] += p * key_get(a->v, a->v_scales, key_row(a, span, key), kv + d);
+        for (int d = 0; d < a->head_dim; d++) {
+            float value = key_get(a->v, a->v_scales, key_row(a, span, key), kv + d);
+            double v = rounded_to(rounds && a->v.dtype != DTYPE_INT8, value);
+            out[d] += p * v;
+            errors[d] += rounds ? p * fabs(v) / 256 : 0;
+        }
     }
-    for (int d = 0; d < a->head_dim; d++) out[d] = sum > 0 ? out[d] / sum : 0;
+    for (int d = 0; d < a->head_dim; d++) {
+        out[d] = sum > 0 ? out[d] / sum : 0;
+        errors[d] = 5e-6 + (sum > 0 ? errors[d] / sum : 0);
+    }
     free(scores);
 }
 
-static void check_attention(const struct attention_args *a) {
-    bool *written = xcalloc((size_t)a->q.rows + 1, sizeof *written);
-    double *expected = xcalloc((size_t)a->head_dim, sizeof *expected);
+static void check_attention(const struct backend *b, const struct attention_args *a) {
+    bool *written = xcalloc((size_t)a->q.rows + 1, sizeof *written),
+         rounds = attention_rounds(b, a->k.dtype);
+    double *expected = xcalloc(2 * (size_t)a->head_dim, sizeof *expected);
+    const double *errors = expected + a->head_dim;
     for (int s = 0; s < a->n_spans; s++)
         for (int i = 0; i < a->spans[s].q_count; i++) {
             written[a->spans[s].q_start + i] = true;
             for (int head = 0; head < a->heads; head++) {
-                reference_row(a, &a->spans[s], i, head, expected);
+                reference_row(a, rounds, &a->spans[s], i, head, expected);
                 for (int d = 0; d < a->head_dim; d++) {
                     double found =
                         tensor_get(a->out, a->spans[s].q_start + i, head * a->head_dim + d);
-                    if (!(fabs(found - expected[d]) <= 5e-6))
+                    if (!(fabs(found - expected[d]) <= errors[d]))
                         fail_msg("span %d query %d head %d dim %d of %d: %.9g, expected %.9g", s, i,
                                  head, d, a->head_dim, found, expected[d]);
                 }
@@ -139,7 +148,7 @@ static void attention_shapes(struct backend *b) {
                 a.n_spans = (int)ARRAY_COUNT(mixed_spans);
                 a.mask = mask ? MASK_CAUSAL : MASK_NONE;
                 backend_attention(b, &a);
-                check_attention(&a);
+                check_attention(b, &a);
                 free_attention(&a);
             }
 }
@@ -152,7 +161,7 @@ static void test_attention(void **state) {
 static void attention_none(struct backend *b) {
     struct attention_args a = random_attention(DTYPE_F32, (const int[]){2, 2, 4}, 3, 0);
     backend_attention(b, &a);
-    check_attention(&a);
+    check_attention(b, &a);
     free_attention(&a);
     a = random_attention(DTYPE_F32, (const int[]){2, 2, 4}, 0, 3);
     backend_attention(b, &a);
@@ -255,7 +264,7 @@ static void attention_large(struct backend *b) {
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < a.q.cols; j++) tensor_set(a.q, i, j, (float)(i % 2 ? 2 : -2));
     backend_attention(b, &a);
-    check_attention(&a);
+    check_attention(b, &a);
     free_attention(&a);
 }
 
@@ -279,7 +288,7 @@ static void check_threads(struct attention_args a) {
             if (s == STATUS_UNSUPPORTED) break;
             a.out = threads == 1 ? first : padded_tensor(DTYPE_F32, a.q.rows, a.q.cols, 0);
             backend_attention(b, &a);
-            if (threads == 1) check_attention(&a);
+            if (threads == 1) check_attention(b, &a);
             for (int row = 0; row < a.q.rows; row++) assert_rows_equal(a.out, row, first, row);
             if (threads > 1) free(a.out.data);
             backend_close(b);
@@ -450,7 +459,7 @@ static void attention_ways(struct backend *b) {
             struct blocked t = make_blocked(&a);
             t.args.spans = t.spans;
             backend_attention(b, &a);
-            check_attention(&a);
+            check_attention(b, &a);
             backend_attention(b, &t.args);
             for (int i = 0; i < a.out.rows; i++) assert_rows_equal(t.args.out, i, a.out, i);
             free_blocked(&t);
@@ -543,7 +552,7 @@ static void check_outside_window(struct backend *b, enum dtype dtype, int group,
     a.mask = mask;
     a.window = WINDOW;
     backend_attention(b, &a);
-    check_attention(&a);
+    check_attention(b, &a);
 
     struct attention_args poisoned = a;
     poisoned.out = padded_tensor(DTYPE_F32, WINDOW_QUERIES, a.q.cols, 0);

@@ -55,15 +55,12 @@ static bool key_seen(const struct attention_args *a, const struct attention_span
     return near && (a->mask == MASK_NONE || key <= stands);
 }
 
-static double score(const struct attention_args *a, const struct attention_span *span, int query,
-                    int head, int key) {
+static double score(const struct attention_args *a, bool rounds, const struct attention_span *span,
+                    int query, int head, int key) {
     int kv = head / (a->heads / a->kv_heads) * a->head_dim, own = head * a->head_dim,
         reach = a->bias.cols / 2;
     int distance = key - (span->k_count - span->q_count + query);
-    double dot = 0;
-    for (int d = 0; d < a->head_dim; d++)
-        dot += (double)a->scale * tensor_get(a->q, span->q_start + query, own + d) *
-               key_get(a->k, a->k_scales, span->k_start + key, kv + d);
+    double dot = key_score(a, rounds, span->q_start + query, own, span->k_start + key, kv);
     if (a->softcap > 0) dot = a->softcap * tanh(dot / a->softcap);
     if (a->bias.data)
         dot += tensor_get(a->bias, head, reach + max_int(-reach, min_int(distance, reach)));
@@ -71,11 +68,13 @@ static double score(const struct attention_args *a, const struct attention_span 
 }
 
 /* One head of one query gives so much to a group. */
-static double share_of(const struct attention_args *a, const struct attention_span *span, int query,
-                       int head, struct key_group keys) {
+static double share_of(const struct attention_args *a, bool rounds,
+                       const struct attention_span *span, int query, int head,
+                       struct key_group keys) {
     double all = a->sinks ? exp((double)a->sinks[head]) : 0, sum = 0;
     for (int key = 0; key < span->k_count; key++) {
-        double p = key_seen(a, span, query, key) ? exp(score(a, span, query, head, key)) : 0;
+        double p =
+            key_seen(a, span, query, key) ? exp(score(a, rounds, span, query, head, key)) : 0;
         all += p;
         if (key >= keys.first && key < keys.first + keys.n) sum += p;
     }
@@ -83,7 +82,9 @@ static double share_of(const struct attention_args *a, const struct attention_sp
 }
 
 /* y was `before` and has grown by what it should. */
-static void check_shares(const struct attention_shares_args *a, struct tensor before) {
+static void check_shares(const struct backend *b, const struct attention_shares_args *a,
+                         struct tensor before) {
+    const bool rounds = attention_rounds(b, a->of.k.dtype);
     bool grown[Q_ROWS][COLUMNS] = {{false}};
     for (int s = 0; s < a->of.n_spans; s++)
         for (int i = 0; i < a->of.spans[s].q_count && a->of.spans[s].k_count > 0; i++)
@@ -91,7 +92,7 @@ static void check_shares(const struct attention_shares_args *a, struct tensor be
                 int row = a->of.spans[s].q_start + i;
                 double want = 0;
                 for (int head = 0; head < a->of.heads; head++)
-                    want += share_of(&a->of, &a->of.spans[s], i, head,
+                    want += share_of(&a->of, rounds, &a->of.spans[s], i, head,
                                      a->groups[a->span_groups[s].first + g]);
                 double found = tensor_get(a->y, row, g) - tensor_get(before, row, g);
                 if (!(fabs(found - a->weight * want) <= 5e-6))
@@ -140,7 +141,7 @@ static void shares_in_all_ways(struct backend *b) {
             if (ways[w].sinks > 0) a.of.sinks = sinks;
             struct tensor before = copy_of(a.y);
             backend_attention_shares(b, &a);
-            check_shares(&a, before);
+            check_shares(b, &a, before);
             free(before.data);
             free(sinks);
             free_shares(&a);

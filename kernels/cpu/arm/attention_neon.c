@@ -5,3 +5,4 @@
 #include "kernels/cpu/variants.h"
 
 ATTENTION_KERNELS(KERNEL_FUNCTION, neon)
+MERGE_KERNELS(KERNEL_FUNCTION, neon)

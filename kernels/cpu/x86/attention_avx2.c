@@ -5,3 +5,4 @@
 #include "kernels/cpu/variants.h"
 
 ATTENTION_KERNELS(KERNEL_FUNCTION, avx2)
+MERGE_KERNELS(KERNEL_FUNCTION, avx2)

@@ -81,7 +81,9 @@ const struct cpu_kernels cpu_kernels_avx512bf16 = {
     .round = round_avx512bf16,
     PRODUCTS_OF(avx512bf16, avx512vnni),
     WIDE_PANELS,
-    KERNELS_OF(avx512bf16, avx512),
+    .attention_rounds = true,
+    .attention = attention_avx512bf16,
+    KERNELS_BESIDE_ATTENTION(KERNEL_COLUMN, avx512).name = "avx512bf16",
 };
 
 const struct cpu_kernels cpu_kernels_amx = {
