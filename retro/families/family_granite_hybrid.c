@@ -94,25 +94,20 @@ static enum status read_hybrid(const struct json *config, struct model_spec *mod
 }
 
 /* GGUF files have gate and up apart. */
-#define GATE_AND_UP(to, name) \
-    {.place = offsetof(struct layer, to), .part = PART_GATE, .names = {name ".gate_proj.*"}}, { \
-        .place = offsetof(struct layer, to), .part = PART_UP, .names = { name ".up_proj.*" } \
-    }
-
 static const struct tensor_row hybrid_rows[] = {
     {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
     HUGGINGFACE_ATTENTION_ROWS,
     HUGGINGFACE_SPACE_ROWS("mamba"),
     {.place = offsetof(struct layer, norm_mlp), .names = {"post_attention_layernorm.*"}},
-    GATE_AND_UP(fc1, "shared_mlp"),
+    HUGGINGFACE_GATE_UP_ROWS(fc1, "shared_mlp"),
     {.place = offsetof(struct layer, fc1), .names = {"shared_mlp.input_linear.*"}},
     {.place = offsetof(struct layer, fc2), .names = {"shared_mlp.output_linear.*"}},
-    GATE_AND_UP(shared_fc1, "shared_mlp"),
+    HUGGINGFACE_GATE_UP_ROWS(shared_fc1, "shared_mlp"),
     {.place = offsetof(struct layer, shared_fc1), .names = {"shared_mlp.input_linear.*"}},
     {.place = offsetof(struct layer, shared_fc2), .names = {"shared_mlp.output_linear.*"}},
     {.place = offsetof(struct layer, router),
      .names = {"block_sparse_moe.router.layer.weight", "block_sparse_moe.router.weight"}},
-    GATE_AND_UP(expert_fc1, "block_sparse_moe.experts.#"),
+    HUGGINGFACE_GATE_UP_ROWS(expert_fc1, "block_sparse_moe.experts.#"),
     {.place = offsetof(struct layer, expert_fc1),
      .names = {"block_sparse_moe.experts.#.gate_up_proj.*"}},
     {.place = offsetof(struct layer, expert_fc2),

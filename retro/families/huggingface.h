@@ -152,9 +152,13 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
     { \
         .place = offsetof(struct layer, proj), .names = { "self_attn.o_proj.*" } \
     }
+/* Gate and up apart, at a place. */
+#define HUGGINGFACE_GATE_UP_ROWS(to, name) \
+    {.place = offsetof(struct layer, to), .part = PART_GATE, .names = {name ".gate_proj.*"}}, { \
+        .place = offsetof(struct layer, to), .part = PART_UP, .names = { name ".up_proj.*" } \
+    }
 #define HUGGINGFACE_MLP_ROWS \
-    {.place = offsetof(struct layer, fc1), .part = PART_GATE, .names = {"mlp.gate_proj.*"}}, \
-        {.place = offsetof(struct layer, fc1), .part = PART_UP, .names = {"mlp.up_proj.*"}}, { \
+    HUGGINGFACE_GATE_UP_ROWS(fc1, "mlp"), { \
         .place = offsetof(struct layer, fc2), .names = { "mlp.down_proj.*" } \
     }
 /* All of a layer of Gemma from the second one on: a norm before and one behind each part. */
@@ -173,12 +177,7 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
     {.place = offsetof(struct layer, router), .names = {"mlp.gate.weight"}}, \
         HUGGINGFACE_EXPERT_PRODUCTS
 #define HUGGINGFACE_EXPERT_PRODUCTS \
-    {.place = offsetof(struct layer, expert_fc1), \
-     .part = PART_GATE, \
-     .names = {"mlp.experts.#.gate_proj.*"}}, \
-        {.place = offsetof(struct layer, expert_fc1), \
-         .part = PART_UP, \
-         .names = {"mlp.experts.#.up_proj.*"}}, \
+    HUGGINGFACE_GATE_UP_ROWS(expert_fc1, "mlp.experts.#"), \
         {.place = offsetof(struct layer, expert_fc1), .names = {"mlp.experts.#.gate_up_proj.*"}}, \
     { \
         .place = offsetof(struct layer, expert_fc2), .names = { "mlp.experts.#.down_proj.*" } \
@@ -195,13 +194,7 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
         } \
     }
 #define HUGGINGFACE_SHARED_ROWS(expert) \
-    {.place = offsetof(struct layer, shared_fc1), \
-     .part = PART_GATE, \
-     .names = {expert ".gate_proj.*"}}, \
-        {.place = offsetof(struct layer, shared_fc1), \
-         .part = PART_UP, \
-         .names = {expert ".up_proj.*"}}, \
-    { \
+    HUGGINGFACE_GATE_UP_ROWS(shared_fc1, expert), { \
         .place = offsetof(struct layer, shared_fc2), .names = { expert ".down_proj.*" } \
     }
 
