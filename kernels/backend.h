@@ -306,12 +306,12 @@ enum {
  * scores (with the bias) have the largest sums, the lowest group first among equals (DeepSeek-V3,
  * arXiv 2412.19437, 2.1.2), or whose best score is largest (DeepSeek-V2, arXiv 2405.04434, 2.2.2).
  * With `renormalise` the k weights are divided by their sum and epsilon; then they are multiplied
- * by `scale`. A NaN ranks as -infinity and makes the weights of its row NaN. logits f32 [rows,
- * experts], y f32 [rows, 2 k]. */
+ * by `scale`, and each by its expert's number of `factors`. A NaN ranks as -infinity and makes the
+ * weights of its row NaN. logits f32 [rows, experts], y f32 [rows, 2 k]. */
 enum { ROUTE_EXPERTS = 1 << 12 };
 struct route_args {
     struct tensor y, logits;
-    const float *bias; /* device, [experts]; NULL: none */
+    const float *bias, *factors; /* device, [experts]; NULL: none */
     bool sigmoid, renormalise;
     int groups, groups_used; /* groups 0: as 1 */
     int group_best;          /* scores that make a group's sum: 1, or 2; 0: as 2 */

@@ -88,6 +88,7 @@ static void route_row(const void *context, int i, int thread) {
     }
     for (int j = 0; j < k && args->renormalise; j++) y[j] = (float)((double)y[j] / kept);
     for (int j = 0; j < k && args->scale > 0; j++) y[j] *= args->scale;
+    for (int j = 0; j < k && args->factors; j++) y[j] *= args->factors[(int)y[k + j]];
 }
 
 void cpu_route(struct backend *backend, const struct route_args *args) {

@@ -11,8 +11,8 @@ __device__ static float rank_of(float logit) { return logit == logit ? logit : -
 
 struct route_kernel_args {
     view y, logits;
-    const float *bias; /* NULL: none */
-    float scale;       /* 0: none */
+    const float *bias, *factors; /* NULL: none */
+    float scale;                 /* 0: none */
     int sigmoid, renormalise, groups, groups_used, group_best;
     float epsilon;
     int unused = 0;
@@ -118,12 +118,14 @@ __global__ void route_rows_kernel(struct route_kernel_args args) {
     if (threadIdx.x > 0) return;
     for (int j = 0; j < used && args.renormalise; j++) y[j] = (float)((double)y[j] / kept);
     for (int j = 0; j < used && args.scale > 0; j++) y[j] *= args.scale;
+    for (int j = 0; j < used && args.factors; j++) y[j] *= args.factors[(int)y[used + j]];
 }
 
 void cuda_route(struct backend *backend, const struct route_args *args) {
     struct route_kernel_args route_kernel_args = {
-        args->y,           args->logits, args->bias,        args->scale,      args->sigmoid,
-        args->renormalise, args->groups, args->groups_used, args->group_best, args->epsilon};
+        args->y,           args->logits,     args->bias,        args->factors,
+        args->scale,       args->sigmoid,    args->renormalise, args->groups,
+        args->groups_used, args->group_best, args->epsilon};
     size_t shared = (size_t)(args->logits.cols + args->groups) * sizeof(float);
     kernel_launch(backend, route_rows_kernel, dim3((unsigned)args->y.rows), WARP, shared,
                   route_kernel_args);

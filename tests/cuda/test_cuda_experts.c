@@ -33,14 +33,14 @@ static void test_route(void **state) {
 }
 
 /* Sigmoids, a bias that chooses and does not weigh, groups, a scale, an
- * epsilon. */
+ * epsilon, a factor of each expert. */
 static void test_route_rules(void **state) {
     (void)state;
     static const int sizes[][4] = {{7, 3, 0, 0}, {12, 4, 4, 2}, {256, 8, 8, 4}};
-    for (int rules = 0; rules < 32; rules++)
+    for (int rules = 0; rules < 64; rules++)
         for (size_t s = 0; s < ARRAY_COUNT(sizes) && chosen(); s++) {
             struct both logits = both_random(DTYPE_F32, 5, sizes[s][0], 3),
-                        bias = both_vector(sizes[s][0]),
+                        bias = both_vector(sizes[s][0]), factors = both_vector(sizes[s][0]),
                         y = both_empty(DTYPE_F32, 5, 2 * sizes[s][1], 1);
             struct route_args on_cpu = route_on(y, logits, rules & 4, false),
                               on_device = route_on(y, logits, rules & 4, true);
@@ -52,11 +52,14 @@ static void test_route_rules(void **state) {
             on_cpu.group_best = on_device.group_best = rules & 16 ? 1 : 0;
             on_cpu.bias = rules & 1 ? bias.host.data : NULL;
             on_device.bias = rules & 1 ? bias.device.data : NULL;
+            on_cpu.factors = rules & 32 ? factors.host.data : NULL;
+            on_device.factors = rules & 32 ? factors.device.data : NULL;
             backend_route(reference, &on_cpu);
             backend_route(device, &on_device);
             assert_both(y, 1e-6, "route by rules");
             both_free(logits);
             both_free(bias);
+            both_free(factors);
             both_free(y);
         }
 }

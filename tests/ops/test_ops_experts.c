@@ -94,7 +94,7 @@ static void choose_slowly(const struct route_args *args, const double *keys, boo
     }
 }
 
-static void check_ruled_row(const struct route_args *args, const float *bias, int row) {
+static void check_ruled_row(const struct route_args *args, int row) {
     int n = args->logits.cols, used = args->y.cols / 2;
     double scores[64], keys[64], sum = 0, kept = 0, last = INFINITY;
     bool chosen[64] = {false};
@@ -102,7 +102,7 @@ static void check_ruled_row(const struct route_args *args, const float *bias, in
     for (int i = 0; i < n; i++) {
         double logit = tensor_get(args->logits, row, i);
         scores[i] = args->sigmoid ? 1 / (1 + exp(-logit)) : exp(logit) / sum;
-        keys[i] = scores[i] + (args->bias ? (double)bias[i] : 0);
+        keys[i] = scores[i] + (args->bias ? (double)args->bias[i] : 0);
     }
     choose_slowly(args, keys, chosen);
     for (int i = 0; i < n; i++) kept += chosen[i] ? scores[i] : 0;
@@ -110,6 +110,7 @@ static void check_ruled_row(const struct route_args *args, const float *bias, in
         int expert = (int)tensor_get(args->y, row, used + j);
         double weight = scores[expert] / (args->renormalise ? kept : 1);
         weight *= args->scale > 0 ? (double)args->scale : 1;
+        weight *= args->factors ? (double)args->factors[expert] : 1;
         assert_true(chosen[expert] && keys[expert] <= last);
         assert_true(fabs(tensor_get(args->y, row, j) - weight) <= 1e-6);
         chosen[expert] = false;
@@ -117,17 +118,19 @@ static void check_ruled_row(const struct route_args *args, const float *bias, in
     }
 }
 
-/* Sigmoids, a bias that chooses and does not weigh, groups, a scale. */
+/* Sigmoids, a bias that chooses and does not weigh, groups, a scale, a factor of each expert. */
 static void route_rules(struct backend *b) {
     static const int sizes[][4] = {{7, 3, 0, 0}, {12, 4, 4, 2}, {64, 8, 8, 4}, {6, 6, 3, 3}};
-    for (int rules = 0; rules < 32; rules++)
+    for (int rules = 0; rules < 64; rules++)
         for (size_t s = 0; s < ARRAY_COUNT(sizes); s++) {
             int n = sizes[s][0], used = sizes[s][1];
             struct tensor logits = random_tensor(DTYPE_F32, ROWS, n, 2),
-                          bias = random_tensor(DTYPE_F32, 1, n, 0);
+                          bias = random_tensor(DTYPE_F32, 1, n, 0),
+                          factors = random_tensor(DTYPE_F32, 1, n, 0);
             struct route_args args = {.y = padded_tensor(DTYPE_F32, ROWS, 2 * used, 3),
                                       .logits = logits,
                                       .bias = rules & 1 ? bias.data : NULL,
+                                      .factors = rules & 32 ? factors.data : NULL,
                                       .sigmoid = rules & 2,
                                       .renormalise = rules & 4,
                                       .groups = sizes[s][2],
@@ -136,9 +139,10 @@ static void route_rules(struct backend *b) {
                                       .scale = rules & 8 ? 2.5f : 0};
             backend_route(b, &args);
             assert_gaps_untouched(args.y);
-            for (int i = 0; i < ROWS; i++) check_ruled_row(&args, bias.data, i);
+            for (int i = 0; i < ROWS; i++) check_ruled_row(&args, i);
             free(logits.data);
             free(bias.data);
+            free(factors.data);
             free(args.y.data);
         }
 }
