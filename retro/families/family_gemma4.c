@@ -1,7 +1,7 @@
 /* retro/families/family_gemma4.c: the text part of Gemma 4 as Hugging Face stores it, alone or as
  * the text_config of a model with towers, which are not read: as Gemma 3, with norms of values,
  * wide heads in layers without a window, last layers that reuse keys and values of earlier ones,
- * and a table of what each token gives each layer. */
+ * a table of what each token gives each layer, and experts beside the MLP of each layer. */
 #include <math.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static const struct json_field fields[] = {
     {"vocab_size_per_layer_input", JSON_INT, AT_SPEC(input_vocab), .min = 1, .max = LIMIT_IDS,
      .fallback = 262144},
     {"final_logit_softcapping", JSON_FLOAT, AT_SPEC(logit_cap), .min = 1e-30, .max = 1e30},
-    {.name = "enable_moe_block", .type = JSON_MUST_BE_FALSE},
+    {"enable_moe_block", JSON_BOOL, AT_DECODER(experts_beside)},
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
@@ -53,6 +53,7 @@ static enum status read_text(const struct json *config, struct model_spec *model
         return error_set(e, STATUS_INVALID,
                          "config.json: \"vocab_size_per_layer_input\" is %d, \"vocab_size\" %d",
                          spec->input_vocab, spec->vocab);
+    if (dims->experts_beside && gemma4_read_experts(config, spec, e)) return e->status;
     dims->mlp_bias = false;
     dims->qk_norm = QK_NORM_HEAD;
     dims->value_norm = dims->layer_scaled = true;
@@ -68,6 +69,7 @@ static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, input_proj), .names = {"per_layer_projection.*"}},
     {.place = offsetof(struct layer, norm_input), .names = {"post_per_layer_input_norm.*"}},
     {.place = offsetof(struct layer, scale), .names = {"layer_scalar"}},
+    GEMMA4_EXPERT_ROWS,
 };
 
 static const struct tensor_row outer_rows[] = {

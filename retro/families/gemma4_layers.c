@@ -83,6 +83,24 @@ enum status gemma4_read_layers(struct gemma4_keys *keys, struct error *e) {
     return STATUS_OK;
 }
 
+enum status gemma4_read_experts(const struct json *config, struct model_spec *spec,
+                                struct error *e) {
+    static const struct json_field expert_fields[] = {
+        {"num_experts", JSON_INT, AT_DECODER(experts), .min = 1, .max = LIMIT_EXPERTS,
+         .required = true},
+        {"top_k_experts", JSON_INT, AT_DECODER(experts_used), .min = 1, .max = LIMIT_EXPERTS,
+         .required = true},
+        {"moe_intermediate_size", JSON_INT, AT_DECODER(expert_ffn), .min = 1, .max = LIMIT_FFN,
+         .required = true}};
+    static const struct json_table expert_table = JSON_TABLE(expert_fields, .open = true);
+    struct dims *dims = &spec->stacks[STACK_DECODER];
+    dims->experts_renormalised = dims->experts_scaled = true;
+    if (spec_read(config, &expert_table, spec, e)) return e->status;
+    if (dims->experts_used <= dims->experts) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "config.json: \"top_k_experts\" is %d of %d experts",
+                     dims->experts_used, dims->experts);
+}
+
 struct layer_spec gemma4_layer(const struct model_spec *spec, enum stack_id stack, int i) {
     struct layer_spec layer = huggingface_local_layer(spec, stack, i);
     int source = spec->reuse_from - 1;

@@ -13,4 +13,22 @@ struct gemma4_keys {
 
 /* The shapes of heads and MLPs, and the layers that reuse, of a decoder whose windows are read. */
 enum status gemma4_read_layers(struct gemma4_keys *keys, struct error *e);
+/* The experts that "enable_moe_block" asks for. */
+enum status gemma4_read_experts(const struct json *config, struct model_spec *spec,
+                                struct error *e);
 struct layer_spec gemma4_layer(const struct model_spec *spec, enum stack_id stack, int i);
+
+#define GEMMA4_EXPERT_ROWS \
+    {.place = offsetof(struct layer, norm_router), .names = {"router.scale"}}, \
+        {.place = offsetof(struct layer, router), .names = {"router.proj.*"}}, \
+        {.place = offsetof(struct layer, router_scale), .names = {"router.per_expert_scale"}}, \
+        {.place = offsetof(struct layer, norm_dense_out), \
+         .names = {"post_feedforward_layernorm_1.*"}}, \
+        {.place = offsetof(struct layer, norm_experts), \
+         .names = {"pre_feedforward_layernorm_2.*"}}, \
+        {.place = offsetof(struct layer, norm_experts_out), \
+         .names = {"post_feedforward_layernorm_2.*"}}, \
+        HUGGINGFACE_GATE_UP_ROWS(expert_fc1, "experts.#"), \
+        {.place = offsetof(struct layer, expert_fc1), .names = {"experts.#.gate_up_proj.*"}}, { \
+        .place = offsetof(struct layer, expert_fc2), .names = { "experts.#.down_proj.*" } \
+    }

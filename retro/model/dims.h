@@ -102,8 +102,11 @@ struct dims {
     int shared_ffn;            /* of the expert that all rows use beside theirs; 0: none */
     bool shared_gated;         /* which is weighed by a gate */
     bool router_sigmoid;       /* scores of experts are sigmoids, else a softmax */
-    bool router_bias; /* experts are chosen by their scores and a bias (struct route_args) */
-    bool expert_bias; /* of the router's product, and of each expert's two */
+    bool router_bias;    /* experts are chosen by their scores and a bias (struct route_args) */
+    bool expert_bias;    /* of the router's product, and of each expert's two */
+    bool experts_beside; /* of an MLP that all rows use: the two are normed apart and summed, and
+                            the router reads rows of length 1 (layer.c) */
+    bool experts_scaled; /* the weight of an expert is multiplied by a number of its own */
     int router_groups, router_groups_used; /* 0: experts stand in one group */
     int router_group_best; /* scores that rank a group (struct route_args); 0: the best two */
     float router_scale;    /* of the weights of a row's experts; 0: none, as 1 */

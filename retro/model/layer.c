@@ -10,8 +10,14 @@
  * Post-norm layers (BERT) norm each sum instead of each branch's input. In parallel layers norm_mlp
  * reads x; without it the MLP reads the rows that attention reads. Row-parallel products are summed
  * over ranks before bias and residual are added, as Megatron does. The MLP may be a mixture of
- * experts. Behind it a layer may have an input of the row's token, and a number that multiplies its
+ * experts, or stand beside one:
+ *
+ *     MLP(norm_mlp(z)) = norm_dense_out(dense(norm_mlp(z))) + norm_experts_out(E(norm_experts(z)))
+ *
+ * Behind it a layer may have an input of the row's token, and a number that multiplies its
  * rows. */
+#include <math.h>
+
 #include "retro/model/layer_private.h"
 #include "retro/model/mixers.h"
 
@@ -332,6 +338,7 @@ static void route_rows(const struct pass *pass, const struct layer *layer, struc
                   &(struct route_args){.y = pass->scratch.routes,
                                        .logits = logits,
                                        .bias = layer->router_bias.data,
+                                       .factors = layer->router_scale.data,
                                        .sigmoid = dims->router_sigmoid,
                                        .renormalise = dims->experts_renormalised,
                                        .epsilon = dims->router_epsilon,
@@ -352,14 +359,14 @@ static void apply_shared_expert(const struct pass *pass, const struct layer *lay
                        &(struct linear_args){.y = gate, .x = input, .weight = &layer->shared_gate});
 }
 
-/* branch = norm_out(experts(input)). */
-static void apply_experts(const struct pass *pass, const struct layer *layer, struct tensor input) {
-    const struct model *model = pass->model;
+/* y = experts(x) by scratch.routes; a rank has its columns' part of the sum. */
+static struct experts_args experts_args_of(const struct pass *pass, const struct layer *layer,
+                                           struct tensor y, struct tensor x) {
     const struct dims *dims = &pass->stack->dims;
     int ffn = pass->stack->expert_ffn.n;
     struct experts_args args = {
-        .y = pass->scratch.branch,
-        .x = input,
+        .y = y,
+        .x = x,
         .routes = pass->scratch.routes,
         .fc1 = layer->expert_fc1.weights,
         .fc2 = layer->expert_fc2.weights,
@@ -371,7 +378,15 @@ static void apply_experts(const struct pass *pass, const struct layer *layer, st
         .n_experts = dims->experts,
         .weighs_inputs = dims->experts_weigh_inputs,
         .gating = gating_of(dims)};
-    if (model->comm->rank == 0) args.bias2 = layer->expert_fc2.biases; /* ranks are summed */
+    if (pass->model->comm->rank == 0) args.bias2 = layer->expert_fc2.biases;
+    return args;
+}
+
+/* branch = norm_out(experts(input)). */
+static void apply_experts(const struct pass *pass, const struct layer *layer, struct tensor input) {
+    const struct model *model = pass->model;
+    const struct dims *dims = &pass->stack->dims;
+    struct experts_args args = experts_args_of(pass, layer, pass->scratch.branch, input);
     route_rows(pass, layer, input);
     if (dims->shared_ffn > 0) {
         args.shared = pass->scratch.shared;
@@ -383,6 +398,31 @@ static void apply_experts(const struct pass *pass, const struct layer *layer, st
     if (layer->norm_out.gamma)
         stack_norm(model, pass->stack, pass->scratch.branch, pass->scratch.branch,
                    &layer->norm_out);
+}
+
+/* branch = norm_out(norm_dense_out(MLP(norm_mlp(x))) + norm_experts_out(experts(norm_experts(x))))
+ */
+static void apply_experts_beside(const struct pass *pass, const struct layer *layer) {
+    const struct model *model = pass->model;
+    const struct stack *stack = pass->stack;
+    struct tensor x = pass->scratch.x, normed = pass->scratch.normed, sum = pass->scratch.shared,
+                  branch = pass->scratch.branch;
+    stack_norm(model, stack, normed, x, &layer->norm_router);
+    backend_scale(model->backend,
+                  &(struct scale_args){.x = normed, .factor = 1 / sqrtf((float)normed.cols)});
+    route_rows(pass, layer, normed);
+
+    stack_norm(model, stack, normed, x, &layer->norm_experts);
+    const struct experts_args args = experts_args_of(pass, layer, sum, normed);
+    backend_experts(model->backend, &args);
+    comm_allreduce_sum(model->comm, model->backend, sum);
+    stack_norm(model, stack, sum, sum, &layer->norm_experts_out);
+
+    stack_norm(model, stack, normed, x, &layer->norm_mlp);
+    struct tensor gated = widen_rows(pass, normed, &layer->fc1, stack_ffn(stack, &layer->spec).n);
+    layer_project_row_parallel(pass, gated, &layer->fc2, &layer->norm_dense_out);
+    backend_add(model->backend, &(struct add_args){.y = branch, .a = branch, .b = sum});
+    stack_norm(model, stack, branch, branch, &layer->norm_out);
 }
 
 /* The rows that a branch reads: x, or what the norm before the branch makes of it. */
@@ -413,8 +453,11 @@ static void apply_mixer(const struct pass *pass, const struct layer *layer, stru
 /* The MLP, whatever it is, and its residual. `input` is what a parallel one reads. */
 static void add_mlp(const struct pass *pass, const struct layer *layer, struct tensor input) {
     struct tensor x = pass->scratch.x;
-    if (!layer->spec.parallel) input = enter_branch(pass, layer, &layer->norm_mlp);
-    if (layer->spec.experts)
+    bool beside = layer->spec.experts && pass->stack->dims.experts_beside;
+    if (!layer->spec.parallel && !beside) input = enter_branch(pass, layer, &layer->norm_mlp);
+    if (beside)
+        apply_experts_beside(pass, layer);
+    else if (layer->spec.experts)
         apply_experts(pass, layer, input);
     else
         apply_mlp(pass, layer, input);

@@ -65,12 +65,20 @@ static bool is_attention(size_t place) {
            place == offsetof(struct layer, sinks);
 }
 
+static bool is_beside(size_t place) {
+    return place == offsetof(struct layer, norm_router) ||
+           place == offsetof(struct layer, norm_experts) ||
+           place == offsetof(struct layer, norm_experts_out) ||
+           place == offsetof(struct layer, norm_dense_out);
+}
+
 /* A place of the layer's MLP. */
 static bool is_mlp(size_t place) {
     return place == offsetof(struct layer, norm_mlp) || place == offsetof(struct layer, norm_out) ||
            place == offsetof(struct layer, fc1) || place == offsetof(struct layer, fc2) ||
-           place == offsetof(struct layer, router_bias) || is_expert(place) ||
-           is_shared_expert(place);
+           place == offsetof(struct layer, router_bias) ||
+           place == offsetof(struct layer, router_scale) || is_expert(place) ||
+           is_shared_expert(place) || is_beside(place);
 }
 
 static bool mlp_has_place(const struct layer *layer, const struct dims *dims, size_t place) {
@@ -78,10 +86,13 @@ static bool mlp_has_place(const struct layer *layer, const struct dims *dims, si
     if (is_expert(place)) return layer->spec.experts;
     if (place == offsetof(struct layer, router_bias))
         return layer->spec.experts && dims->router_bias;
+    if (place == offsetof(struct layer, router_scale))
+        return layer->spec.experts && dims->experts_scaled;
+    if (is_beside(place)) return layer->spec.experts && dims->experts_beside;
     if (place == offsetof(struct layer, shared_gate) && !dims->shared_gated) return false;
     if (is_shared_expert(place)) return layer->spec.experts && dims->shared_ffn > 0;
     if (place == offsetof(struct layer, fc1) || place == offsetof(struct layer, fc2))
-        return !layer->spec.experts;
+        return !layer->spec.experts || dims->experts_beside;
     return true;
 }
 

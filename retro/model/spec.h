@@ -201,10 +201,12 @@ struct expert_projections {
  *
  * A norm whose gamma is NULL is not there. norm_in and norm_mlp come before a branch,
  * norm_attention and norm_out after it, before it is added; norm_q and norm_k are of dims.qk_norm.
- */
+ * Where dims.experts_beside, norm_router is before the router, norm_experts before the experts, and
+ * behind these and the MLP are norm_experts_out and norm_dense_out. */
 struct layer {
     struct layer_spec spec;
-    struct norm_weights norm_in, norm_cross, norm_mlp, norm_attention, norm_out, norm_q, norm_k;
+    struct norm_weights norm_in, norm_cross, norm_mlp, norm_attention, norm_out, norm_q, norm_k,
+        norm_router, norm_experts, norm_experts_out, norm_dense_out;
     /* Of dims.layer_input: [layer_input, d], [d, layer_input], and a norm behind them. */
     struct weight input_gate, input_proj;
     struct norm_weights norm_input;
@@ -212,8 +214,8 @@ struct layer {
     struct projection qkv, proj, cross_q, cross_kv, cross_proj, fc1, fc2, shared_fc1, shared_fc2;
     struct projection router;
     struct weight shared_gate;
-    struct tensor router_bias; /* [1, experts] */
-    struct tensor sinks;       /* [1, local H]; data NULL without */
+    struct tensor router_bias, router_scale; /* [1, experts]; data NULL without */
+    struct tensor sinks;                     /* [1, local H]; data NULL without */
     /* Of latent attention; without data in other layers. */
     struct projection latent_in, latent_query_in, latent_query;
     struct norm_weights norm_latent, norm_latent_query;

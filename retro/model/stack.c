@@ -70,7 +70,7 @@ static void count_columns(const struct stack *stack, int cols[SCRATCH_PARTS]) {
     const struct mixer_columns mixer = stack_mixer_columns(stack);
     const struct latent_columns latent = stack_latent_columns(stack);
     bool heads = dims->state.mixer != MIXER_CONVOLUTION;
-    bool experts = dims->experts > 0, shared = dims->shared_ffn > 0;
+    bool experts = dims->experts > 0, shared = dims->shared_ffn > 0 || dims->experts_beside;
     int q = 0, heads_product = widest_heads(stack, false, &q);
     heads_product = max_int(heads_product, widest_heads(stack, true, &q));
     int product = dims->latent.rank > 0 ? latent.all : heads_product;

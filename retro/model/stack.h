@@ -32,7 +32,8 @@ struct scratch {
         choices; /* [rows, experts + 1]  the router's logits, the gate of the shared expert */
     struct tensor routes; /* [rows, 2 used] */
     struct tensor few;    /* [rows, d]            of one expert */
-    struct tensor shared; /* [rows, d] */
+    struct tensor shared; /* [rows, d]            of the expert that all rows use, or of experts
+                             beside an MLP */
     struct tensor parts;  /* [rows, used d] */
     /* Of mixers that keep states; without columns where there are none. */
     struct tensor gates;    /* [rows, 2 value heads] of delta nets */

@@ -13,7 +13,7 @@ import ports
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 GOLDEN = ROOT / "tests/golden"
 FOLDERS = sorted(p.parent for p in (GOLDEN / "retro").glob("*/config.json"))
-DECODERS = [GOLDEN / "hf" / name for name in ("gemma2", "gemma3_text", "gemma4", "gemma4_keys", "hunyuan_v1_moe", "gpt_neox_parallel", "gpt_oss", "granite", "granite_hybrid", "granite_hybrid_rope", "hunyuan_v1_dense", "lfm2_biases", "lfm2_moe", "ministral3", "mixtral", "nemotron_h", "nemotron_h_moe", "olmo2",
+DECODERS = [GOLDEN / "hf" / name for name in ("gemma2", "gemma3_text", "gemma4", "gemma4_keys", "gemma4_moe", "gemma4_moe_text", "hunyuan_v1_moe", "gpt_neox_parallel", "gpt_oss", "granite", "granite_hybrid", "granite_hybrid_rope", "hunyuan_v1_dense", "lfm2_biases", "lfm2_moe", "ministral3", "mixtral", "nemotron_h", "nemotron_h_moe", "olmo2",
                                               "phi3", "qwen2_moe", "qwen3_5", "qwen3_moe", "qwen3_next", "smollm3", "starcoder2")]
 T5 = sorted(p.parent for kind in ("t5/*", "hf/t5_*") for p in GOLDEN.glob(f"{kind}/config.json"))
 

@@ -244,7 +244,9 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("glm4_moe_lite", "mlp_layer_types", ["dense", "sparse", "moe"], "must be dense or sparse"),
     ("glm4_moe_lite", "partial_rotary_factor", 0.5, "is not supported in this family"),
     ("deepseek_v3", "quantization_config", {"quant_method": "awq"}, "is not supported"),
-    ("gemma4_text", "enable_moe_block", True, "enable_moe_block"),
+    ("gemma4_moe_text", "num_experts", None, '"num_experts"'),
+    ("gemma4_moe_text", "top_k_experts", 5, "5 of 4 experts"),
+    ("gemma4_moe_text", "enable_moe_block", 1, "enable_moe_block"),
     ("gemma4_text", "use_bidirectional_attention", "all", "not supported in this family"),
     ("gemma4_text", "use_bidirectional_attention", "left", '"all" or "vision"'),
     ("gemma4_text", "num_kv_shared_layers", 6, "must have layers of each of their types"),
@@ -335,7 +337,7 @@ def test_unknown_family_lists_the_known(tmp_path):
     ("gemma4_text", "sliding_window", 6), ("gemma4_text", "num_kv_shared_layers", 3), ("gemma4_text", "final_logit_softcapping", 2.0),
     ("gemma4_text", "rope_parameters", {"full_attention": {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.5},
                                         "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}}),
-    ("gemma4_text", "rope_parameters", None), ("gemma4_keys", "rms_norm_eps", 0.1),
+    ("gemma4_text", "rope_parameters", None), ("gemma4_keys", "rms_norm_eps", 0.1), ("gemma4_moe_text", "top_k_experts", 2),
     ("llama4_text", "attention_chunk_size", 7), ("llama4_text", "floor_scale", 5), ("llama4_text", "attn_scale", 0.2),
     ("llama4_text", "attn_temperature_tuning", False), ("llama4_text", "use_qk_norm", True), ("llama4_text", "num_experts_per_tok", 1),
     ("llama4_text", "no_rope_layers", [1, 1, 1]), ("llama4_text", "layer_types", ["full_attention"] * 3),
@@ -403,6 +405,9 @@ def test_absent_keys(tmp_path, family, absent):
     ("gemma4_text", "use_double_wide_mlp", True, "layers.4.mlp.gate_proj.weight is [32, 32], config.json makes it [64, 32]"),
     ("gemma4_text", "num_kv_shared_layers", 1, "layers.4.self_attn.k_proj.weight is missing"),
     ("gemma4_keys", "attention_k_eq_v", False, "self_attn.v_proj.weight is missing"),
+    ("gemma4_moe_text", "num_experts", 3, "router.proj.weight is [4, 32], config.json makes it [3, 32]"),
+    ("gemma4_moe_text", "moe_intermediate_size", 8, "experts.0.gate_up_proj.weight is [32, 32], config.json makes it [16, 32]"),
+    ("gemma4_moe_text", "enable_moe_block", False, "has no place"),
     ("hunyuan_v1_moe", "num_experts", 4, "mlp.gate.wg.weight is [5, 32], config.json makes it [4, 32]")])
 def test_experts_are_where_config_says(tmp_path, family, key, value, words):
     """Which layers have experts, how many and how large: a checkpoint of another shape is refused by a tensor's name."""

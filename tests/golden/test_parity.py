@@ -16,7 +16,7 @@ KINDS = ("retro/*", "t5/*", "hf/*")
 FOLDERS = sorted(p.parent for kind in KINDS for p in GOLDEN.glob(f"{kind}/config.json"))
 FLAGS = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
 NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16", "amx": "amx_bf16"}
-WHOLE = ("gemma4", "gemma4_text")  # layers read keys of others, and have inputs of their own
+WHOLE = ("gemma4", "gemma4_text", "gemma4_moe_text")  # layers read keys of others, and have inputs of their own
 RETRO = GOLDEN / "retro/case_a"
 VARIANTS = ["generic"] + [v for v, flag in NEEDS.items() if flag in FLAGS]
 

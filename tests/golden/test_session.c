@@ -202,6 +202,8 @@ static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     check_folder("tests/golden/hf/gemma4", DTYPE_F32);
     check_folder("tests/golden/hf/gemma4_text", DTYPE_BF16);
     check_folder("tests/golden/hf/gemma4_keys", DTYPE_INT8);
+    check_folder("tests/golden/hf/gemma4_moe", DTYPE_BF16);
+    check_folder("tests/golden/hf/gemma4_moe_text", DTYPE_F32);
     check_folder("tests/golden/hf/llama4", DTYPE_F32);
     check_folder("tests/golden/hf/llama4_text", DTYPE_INT8);
     check_folder("tests/golden/hf/hunyuan_v1_moe", DTYPE_BF16);

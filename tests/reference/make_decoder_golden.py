@@ -66,6 +66,7 @@ WIDE = dict(head_dim=16, global_head_dim=24, sliding_window=5, vocab_size_per_la
 TYPES = dict(S="sliding_attention", F="full_attention")
 REUSING = dict(WIDE, num_hidden_layers=6, layer_types=[TYPES[c] for c in "SFSSSF"], num_kv_shared_layers=3, use_double_wide_mlp=True,
                hidden_size_per_layer_input=12, final_logit_softcapping=3.0)
+GEMMA4_EXPERTS = dict(MOE, enable_moe_block=True, num_experts=6, top_k_experts=2, moe_intermediate_size=16)
 GEMMA4_TOWER = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, head_dim=8,
                     patch_size=2, position_embedding_size=4)
 
@@ -99,6 +100,10 @@ FAMILIES = {
     "gemma4_keys": ("gemma4_text", dict(WIDE, num_hidden_layers=3, layer_types=[TYPES[c] for c in "SFF"], num_attention_heads=8, num_key_value_heads=4,
                                         attention_k_eq_v=True, num_global_key_value_heads=2, hidden_size_per_layer_input=0, attention_bias=True,
                                         tie_word_embeddings=False)),
+    "gemma4_moe": ("gemma4", dict(WIDE, **GEMMA4_EXPERTS, num_hidden_layers=3, layer_types=[TYPES[c] for c in "SSF"], num_attention_heads=8, num_key_value_heads=4,
+                                  attention_k_eq_v=True, num_global_key_value_heads=2, hidden_size_per_layer_input=0, final_logit_softcapping=3.0)),
+    "gemma4_moe_text": ("gemma4_text", dict(REUSING, **GEMMA4_EXPERTS | dict(num_experts=4, top_k_experts=3), num_hidden_layers=4, num_kv_shared_layers=2,
+                                            layer_types=[TYPES[c] for c in "SFSF"])),
     "gpt_neox_parallel": ("gpt_neox", dict(use_parallel_residual=True)),
     "olmo2": ("olmo2", dict(attention_bias=True)),
     "olmo3": ("olmo3", dict(sliding_window=5, num_hidden_layers=3, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
@@ -202,6 +207,10 @@ def fill(model, seed):
         z = stream.standard_normal(tuple(p.shape)).astype(np.float32)
         if name.endswith(("e_score_correction_bias", "expert_bias")):
             z = 0.3 * z
+        elif name.endswith(("router.scale", "per_expert_scale")):
+            z = 1 + 0.25 * z
+        elif name.endswith("router.proj.weight"):  # of rows of length 1
+            z = 1.2 * z
         elif name.endswith("layer_scalar"):
             z = 0.8 + 0.1 * z
         elif name.endswith(".A_log"):
