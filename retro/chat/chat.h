@@ -3,6 +3,7 @@
  * the ids those of its sanitize_control_tokens. */
 #pragma once
 
+#include "retro/chat/thoughts.h"
 #include "retro/template/template.h"
 #include "retro/text/tokenizer.h"
 
@@ -62,8 +63,8 @@ struct text_span chat_source(const struct chat *chat);
 int32_t chat_end(const struct chat *chat, const struct tokenizer *tokenizer);
 /* The text of another's turn, which ends an answer that no token has ended; NULL: there is none. */
 const char *chat_stop(const struct chat *chat);
-/* Whether a template of the model writes </think>, so that its answers may begin with thoughts. */
-bool chat_reasons(const struct chat *chat);
+/* How the model's answers may begin with thoughts, as one of its templates writes these. */
+enum thought_form chat_thoughts(const struct chat *chat);
 /* Whether a template of the model writes messages in channels, as its answers are (harmony.h). */
 bool chat_has_channels(const struct chat *chat);
 

@@ -139,7 +139,14 @@ static bool any_writes(const struct chat *chat, bool (*is)(struct text_span lite
     return false;
 }
 
-bool chat_reasons(const struct chat *chat) { return any_writes(chat, template_reasons); }
+enum thought_form chat_thoughts(const struct chat *chat) {
+    enum thought_form form = THOUGHTS_NONE;
+    for (int i = 0; i < chat->n_templates && form == THOUGHTS_NONE; i++)
+        if (chat->templates[i].template)
+            form = thought_form_of(template_literals(chat->templates[i].template));
+    return form;
+}
+
 bool chat_has_channels(const struct chat *chat) { return any_writes(chat, harmony_is_written); }
 
 /* *out stays NULL when there is no such file. */

@@ -10,7 +10,6 @@
 #include "retro/chat/harmony.h"
 #include "retro/chat/tagged_calls.h"
 
-static const char think_begin[] = "<think>", think_end[] = "</think>";
 static const char hermes_begin[] = "<tool_call>", hermes_end[] = "</tool_call>";
 static const char mistral_begin[] = "[TOOL_CALLS]", mistral_arguments[] = "[ARGS]";
 static const char llama_begin[] = "<|python_tag|>";
@@ -37,8 +36,6 @@ enum call_format call_format_of(struct text_span literals) {
     if (contains(literals, "\"parameters\": dictionary of argument name")) return CALLS_LLAMA;
     return CALLS_NONE;
 }
-
-bool template_reasons(struct text_span literals) { return contains(literals, think_end); }
 
 /* The text that has not been taken apart. */
 static struct text_span rest_of(const struct chat_reply *reply, const char *text, size_t size) {
@@ -116,13 +113,14 @@ void reply_take(struct chat_reply *reply, struct buffer *to, struct text_span sp
 static bool read_begin(struct chat_reply *reply, struct text_span span, bool last) {
     size_t at = blanks_at(span, 0);
     struct text_span rest = {span.text + at, span.size - at};
+    const char *begin = thought_marks_of(reply->thoughts)->begin;
     reply->part = REPLY_SAYS;
-    if (!reply->reasons) return true;
-    if (span_starts_with(rest, think_begin)) {
+    if (reply->thoughts == THOUGHTS_NONE) return true;
+    if (span_starts_with(rest, begin)) {
         reply->part = REPLY_THINKS;
         reply->trims = true;
-        reply->read += at + strlen(think_begin);
-    } else if (!last && span_may_become(rest, think_begin)) {
+        reply->read += at + strlen(begin);
+    } else if (!last && span_may_become(rest, begin)) {
         reply->part = REPLY_BEGINS;
         return false;
     }
@@ -130,16 +128,17 @@ static bool read_begin(struct chat_reply *reply, struct text_span span, bool las
 }
 
 static bool read_thoughts(struct chat_reply *reply, struct text_span span, bool last) {
-    size_t end = span_find(span, think_end);
+    const char *mark = thought_marks_of(reply->thoughts)->end;
+    size_t end = span_find(span, mark);
     if (end != SIZE_MAX) {
         reply_take(reply, &reply->reasoning, span, without_blanks(span, end));
-        reply->read += end - without_blanks(span, end) + strlen(think_end);
+        reply->read += end - without_blanks(span, end) + strlen(mark);
         reply->part = REPLY_SAYS;
         reply->trims = true;
         return true;
     }
     /* Blanks wait: before the mark they are dropped. */
-    size_t size = last ? span.size : without_blanks(span, span_before_mark(span, think_end));
+    size_t size = last ? span.size : without_blanks(span, span_before_mark(span, mark));
     reply_take(reply, &reply->reasoning, span, size);
     return false;
 }

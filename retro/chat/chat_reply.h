@@ -4,6 +4,7 @@
 
 #include "config/base/buffer.h"
 #include "config/json/json_value.h"
+#include "retro/chat/thoughts.h"
 
 /* How a model writes that it calls a tool. */
 enum call_format {
@@ -38,12 +39,12 @@ struct reply_piece {
     size_t size;
 };
 
-/* Zero-initialised but for format, tools, reasons, channels and part; free when done. */
+/* Zero-initialised but for format, tools, thoughts, channels and part; free when done. */
 struct chat_reply {
     enum call_format format;
     const struct json *tools; /* of the request, which says of what type arguments are; borrowed */
-    bool reasons;             /* the model's template knows <think> */
-    bool channels;            /* the model writes messages in channels (harmony.h) */
+    enum thought_form thoughts; /* that the answer may begin with */
+    bool channels;              /* the model writes messages in channels (harmony.h) */
     enum reply_part part;
     size_t read; /* bytes of the answer's text that have been taken apart */
     struct buffer reasoning, content;
@@ -66,7 +67,6 @@ static inline bool call_format_has_mark(enum call_format format) {
  * tags[CALL_FORMAT_TAGS], constant. Returns how many there are. */
 enum { CALL_FORMAT_TAGS = 7 };
 int call_format_tags(enum call_format format, const char **tags);
-bool template_reasons(struct text_span literals);
 /* Takes in all that is there of the answer, text[0, size); what could still become a mark waits
  * until `last`. */
 void chat_reply_read(struct chat_reply *reply, const char *text, size_t size, bool last);

@@ -9,6 +9,8 @@ enum { MOST_SYMBOLS = 256 };
 
 static const char *const mark_texts[] = {"<think>",
                                          "</think>",
+                                         "<|channel>",
+                                         "<channel|>",
                                          "<tool_call>",
                                          "</tool_call>",
                                          "[TOOL_CALLS]",
@@ -29,7 +31,10 @@ static const char *const mark_texts[] = {"<think>",
                                          "<｜tool▁calls▁end｜>",
                                          "<｜tool▁call▁begin｜>",
                                          "<｜tool▁call▁end｜>",
-                                         "<｜tool▁sep｜>"};
+                                         "<｜tool▁sep｜>",
+                                         "<|tool_call>",
+                                         "<tool_call|>",
+                                         "<|\"|>"};
 _Static_assert(ARRAY_COUNT(mark_texts) == MARK_KINDS && (int)MARK_KINDS <= (int)GRAMMAR_MARKS,
                "marks");
 

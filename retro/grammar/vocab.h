@@ -10,6 +10,8 @@
 enum grammar_mark {
     MARK_THINK,
     MARK_THINK_END,
+    MARK_THOUGHT, /* of thoughts in a channel (retro/chat/thoughts.h) */
+    MARK_THOUGHT_END,
     MARK_CALL,
     MARK_CALL_END,
     MARK_CALLS,
@@ -32,6 +34,9 @@ enum grammar_mark {
     MARK_DEEPSEEK_CALL, /* around one of them, and behind its name */
     MARK_DEEPSEEK_CALL_END,
     MARK_DEEPSEEK_NAME_END,
+    MARK_GEMMA, /* around a call, and at the ends of a text in it */
+    MARK_GEMMA_END,
+    MARK_GEMMA_TEXT,
     MARK_KINDS
 };
 const char *grammar_mark_text(enum grammar_mark mark);

@@ -107,8 +107,8 @@ def write_tokenizer(folder, names, marks=MARKS):
         "model": {"type": "BPE", "vocab": {n: i for i, n in enumerate(names[:256])}, "merges": []}}))
 
 
-def make_chat_model(folder, scripts=SCRIPTS, template=TEMPLATE):
-    """Writes the folder; returns the id of each special token by name."""
+def make_chat_model(folder, scripts=SCRIPTS, template=TEMPLATE, special=()):
+    """Writes the folder; texts of scripts that are special tokens may be given; returns the id of each special token by name."""
     names, follow = make_tokens(scripts)
     marks = make_marks(scripts)
     folder.mkdir()
@@ -121,6 +121,6 @@ def make_chat_model(folder, scripts=SCRIPTS, template=TEMPLATE):
         {"eos_token_id": [names.index("<|im_end|>"), names.index("<|endoftext|>")]}))
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>"}))
     (folder / "chat_template.jinja").write_text(template)
-    write_tokenizer(folder, names, marks)
+    write_tokenizer(folder, names, [*marks, *special])
     write_weights(folder, len(names), follow)
     return {name: names.index(name) for name in marks}

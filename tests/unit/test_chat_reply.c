@@ -226,6 +226,23 @@ static const struct reply_case cases[] = {
      "",
      "<|tool_call>f{n:1}<tool_call|><|tool_call>call:f{n:1} x<tool_call|>",
      {0}},
+    {CALLS_GEMMA, true, "<|channel>thought\nI'm\n <so\n<channel|>\nHi", "I'm\n <so", "Hi", {0}},
+    {CALLS_GEMMA, true, "<|channel>thought<channel|>Hi<channel|>", "", "Hi<channel|>", {0}},
+    {CALLS_GEMMA,
+     true,
+     " <|channel>thought\na<channel|><|tool_call>call:f{}<tool_call|>",
+     "a",
+     "",
+     {"f {}"}},
+    {CALLS_GEMMA, true, "<|channel>final\nx", "", "<|channel>final\nx", {0}},
+    {CALLS_GEMMA, true, "<|channel>thou", "", "<|channel>thou", {0}},
+    {CALLS_GEMMA, true, "<|channel>thought\nnever ends <chan", "never ends <chan", "", {0}},
+    {CALLS_GEMMA,
+     false,
+     "<|channel>thought\na<channel|>b",
+     "",
+     "<|channel>thought\na<channel|>b",
+     {0}},
 };
 
 /* Of the cases with tags: the types that arguments have. */
@@ -258,9 +275,10 @@ static void check_pieces(const struct chat_reply *r, const char *text) {
 }
 
 static void check_case(const struct reply_case *c, const struct json *types, bool slow) {
-    struct chat_reply r = {.format = c->format, .reasons = c->reasons, .tools = types};
+    struct chat_reply r = {.format = c->format, .tools = types};
     size_t size = strlen(c->text);
     int n = 0;
+    if (c->reasons) r.thoughts = c->format == CALLS_GEMMA ? THOUGHTS_CHANNEL : THOUGHTS_TAGGED;
     for (size_t i = slow ? 1 : size; i < size; i++) chat_reply_read(&r, c->text, i, false);
     chat_reply_read(&r, c->text, size, true);
     check_text(&r.reasoning, c->reasoning);
@@ -311,8 +329,10 @@ static void test_formats(void **state) {
     assert_int_equal(call_format_of(span_of("\"parameters\": dictionary of argument name")),
                      CALLS_LLAMA);
     assert_int_equal(call_format_of(span_of("")), CALLS_NONE);
-    assert_true(template_reasons(span_of("</think>")));
-    assert_false(template_reasons((struct text_span){0}));
+    assert_int_equal(thought_form_of(span_of("</think>")), THOUGHTS_TAGGED);
+    assert_int_equal(thought_form_of(span_of("<|channel>thought\n<channel|>")), THOUGHTS_CHANNEL);
+    assert_int_equal(thought_form_of(span_of("<|channel>")), THOUGHTS_NONE);
+    assert_int_equal(thought_form_of((struct text_span){0}), THOUGHTS_NONE);
 }
 
 int main(void) {

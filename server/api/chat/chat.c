@@ -50,8 +50,8 @@ static bool choose_length(struct chat_answer *answer, const struct chat_prompt *
                        n_prompt, (long long)wanted, (long long)(n_prompt + wanted), context);
 }
 
-bool chat_may_reason(const struct chat_answer *answer) {
-    return !answer->request.raw && chat_reasons(answer->base.model->chat);
+enum thought_form chat_answer_thoughts(const struct chat_answer *answer) {
+    return answer->request.raw ? THOUGHTS_NONE : chat_thoughts(answer->base.model->chat);
 }
 
 static bool has_channels(const struct chat_answer *answer) {
@@ -133,7 +133,8 @@ static bool is_guided(const struct chat_answer *answer) {
 }
 
 void chat_begin_reply(const struct chat_answer *answer, struct chat_reply *reply, bool thinks) {
-    reply->reasons = thinks || chat_may_reason(answer);
+    reply->thoughts = chat_answer_thoughts(answer);
+    if (thinks && reply->thoughts == THOUGHTS_NONE) reply->thoughts = THOUGHTS_TAGGED;
     reply->channels = has_channels(answer);
     if (thinks) {
         reply->part = REPLY_THINKS;

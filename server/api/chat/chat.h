@@ -78,8 +78,8 @@ bool chat_prompt_make(const struct served_model *model, const struct chat_reques
                       struct chat_prompt *out, enum call_format *format, struct failure *failure);
 
 /* chat.c: a route's handler hands on to its door. */
-/* Whether the answer may begin with thoughts. */
-bool chat_may_reason(const struct chat_answer *answer);
+/* The thoughts that the answer may begin with. */
+enum thought_form chat_answer_thoughts(const struct chat_answer *answer);
 /* The token of a mark; -1: the model has none. */
 int32_t chat_mark_id(const struct chat_answer *answer, enum grammar_mark mark);
 /* Of struct writing_ops, for every door: what was written is taken apart (chat_choice.reply). */

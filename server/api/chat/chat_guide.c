@@ -121,7 +121,10 @@ bool chat_guide_begin(const struct chat_answer *answer, const struct chat_prompt
     const struct request_guide *guide = &answer->request.writing.guide;
     struct matcher_begin *begin = &asked->grammar_begin;
     enum grammar_mark mark;
-    int32_t think = chat_mark_id(answer, MARK_THINK), end = chat_mark_id(answer, MARK_THINK_END);
+    enum thought_form form = chat_answer_thoughts(answer);
+    const struct thought_marks *marks = thought_marks_of(form);
+    int32_t think = chat_mark_id(answer, marks->begin_mark),
+            end = chat_mark_id(answer, marks->end_mark);
     if (guide->kind == GUIDE_NONE) return true;
     if (guide->kind == GUIDE_CALLS && !answer->request.forces_call &&
         answer->asked_guide.kind == GUIDE_NONE && call_grammar_mark(answer->format, &mark)) {
@@ -131,11 +134,11 @@ bool chat_guide_begin(const struct chat_answer *answer, const struct chat_prompt
     }
     if (prompt->thinks && end < 0)
         return failure_set(failure, 400, "unsupported_parameter", guide->field,
-                           "%s: the model thinks first, and </think> is no token of its own, so "
-                           "that the beginning of "
-                           "the answer cannot be told; turn thinking off (chat_template_kwargs)",
-                           guide->field);
-    bool may_think = !prompt->thought && !answer->request.unthinking && chat_may_reason(answer) &&
+                           "%s: the model thinks first, and %s is no token of its own, so that the "
+                           "beginning of the answer cannot be told; turn thinking off "
+                           "(chat_template_kwargs)",
+                           guide->field, marks->end);
+    bool may_think = !prompt->thought && !answer->request.unthinking && form != THOUGHTS_NONE &&
                      think >= 0 && end >= 0;
     begin->free = prompt->thinks;
     if (prompt->thinks || may_think) begin->after = end;

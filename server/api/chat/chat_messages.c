@@ -395,12 +395,10 @@ static bool begin_final(const struct served_model *model, const struct chat_requ
 /* Thoughts that the template begins are over at once, where the answer is to have none. */
 static bool end_thoughts(const struct served_model *model, struct chat_prompt *out,
                          struct failure *failure) {
-    struct buffer text = {0};
     struct error e;
-    buffer_printf(&text, "\n%s\n\n", grammar_mark_text(MARK_THINK_END));
-    enum status status = tokenizer_encode(model->tokenizer, text.data, text.size,
+    const char *text = thought_marks_of(chat_thoughts(model->chat))->closing;
+    enum status status = tokenizer_encode(model->tokenizer, text, strlen(text),
                                           TOKENIZER_PARSE_SPECIAL, &out->ids, &e);
-    buffer_free(&text);
     out->thinks = false;
     out->thought = true;
     return status == STATUS_OK || failure_from_error(failure, &e);
@@ -429,8 +427,9 @@ static bool fill(const struct served_model *model, const struct chat_request *re
         ok = chat_place_count(out->place, model_picture_id(out->pictures->model), failure);
     if (ok && out->pictures && picture_set_merge(out->pictures, &out->ids, &e))
         ok = failure_from_error(failure, &e);
-    out->thinks = ok && ends_in_word(&text.text, "<think>");
-    out->thought = ok && ends_in_word(&text.text, "</think>");
+    const struct thought_marks *marks = thought_marks_of(chat_thoughts(model->chat));
+    out->thinks = ok && ends_in_word(&text.text, marks->begin);
+    out->thought = ok && ends_in_word(&text.text, marks->end);
     if (out->thinks && request->unthinking) ok = end_thoughts(model, out, failure);
     *format = request->calls_tools ? call_format_of(template_literals(template)) : CALLS_NONE;
     template_output_free(&text);

@@ -119,7 +119,7 @@ static void put_capabilities(struct json_writer *w, const struct told_model *mod
     if (writes && writes->chat && chat_knows_tools(writes->chat)) put_string(w, "tools");
     if (writes && writes->chat && !chat_is_plain(writes->chat) && writes->picture_input)
         put_string(w, "vision");
-    if (writes && writes->chat && chat_reasons(writes->chat)) put_string(w, "thinking");
+    if (writes && writes->chat && chat_thoughts(writes->chat)) put_string(w, "thinking");
     put_array_end(w);
 }
 

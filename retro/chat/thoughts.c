@@ -1,0 +1,25 @@
+/* retro/chat/thoughts.c: see thoughts.h. */
+#include "retro/chat/thoughts.h"
+
+#include <string.h>
+
+static const struct thought_marks marks[] = {
+    [THOUGHTS_TAGGED] = {"<think>", "</think>", MARK_THINK, MARK_THINK_END, "\n</think>\n\n"},
+    [THOUGHTS_CHANNEL] = {"<|channel>thought", "<channel|>", MARK_THOUGHT, MARK_THOUGHT_END,
+                          "\n<channel|>"},
+};
+
+const struct thought_marks *thought_marks_of(enum thought_form form) {
+    return &marks[form == THOUGHTS_NONE ? THOUGHTS_TAGGED : form];
+}
+
+static bool has(struct text_span literals, const char *words) {
+    return literals.size > 0 && memmem(literals.text, literals.size, words, strlen(words)) != NULL;
+}
+
+enum thought_form thought_form_of(struct text_span literals) {
+    if (has(literals, marks[THOUGHTS_TAGGED].end)) return THOUGHTS_TAGGED;
+    bool channel =
+        has(literals, marks[THOUGHTS_CHANNEL].begin) && has(literals, marks[THOUGHTS_CHANNEL].end);
+    return channel ? THOUGHTS_CHANNEL : THOUGHTS_NONE;
+}
