@@ -127,6 +127,21 @@ static int draft_deepseek(struct call_draft *draft, const struct json *function)
                             draft_mark(draft, MARK_DEEPSEEK_CALL_END));
 }
 
+/* call:NAME{KEY:VALUE,...}, whose values are in the notation with marks. */
+static int draft_gemma_call(struct call_draft *draft, const struct json *function) {
+    struct grammar_draft *d = draft->d;
+    struct text_span name = json_text(json_member(function, "name"));
+    if (!python_name_fits(name)) {
+        error_set(draft->e, STATUS_INVALID,
+                  "the model's calls cannot name the tool \"%.100s\": a name is letters, digits, "
+                  "_, . and -",
+                  name.text);
+        return EXPR_NOTHING;
+    }
+    return EXPR_SEQUENCE_OF(d, expr_word(d, "call:"), expr_text(d, name.text, name.size),
+                            draft_arguments(draft, function), draft_mark(draft, MARK_GEMMA_END));
+}
+
 /* One call of a tool. */
 static int draft_one(struct call_draft *draft, const struct json *function) {
     switch (draft->format) {
@@ -138,6 +153,7 @@ static int draft_one(struct call_draft *draft, const struct json *function) {
         case CALLS_PYTHON: return python_call_draft(&draft->rules, function, draft->e);
         case CALLS_DEEPSEEK:
         case CALLS_DEEPSEEK_BLOCK: return draft_deepseek(draft, function);
+        case CALLS_GEMMA: return draft_gemma_call(draft, function);
         default:
             return is_named(draft) ? draft_named(draft, function) : draft_object(draft, function);
     }
@@ -180,6 +196,14 @@ static int draft_mistral(struct call_draft *draft, int call, int most, bool begu
     return EXPR_SEQUENCE_OF(grammar_draft, begin,
                             expr_repeat(grammar_draft, expr_word(grammar_draft, " "), 0, 1),
                             json_list_of(&draft->rules, NULL, 0, call, 1, most));
+}
+
+/* Each call has marks of its own. */
+static int draft_gemma(struct call_draft *draft, int call, int most, bool begun) {
+    struct grammar_draft *d = draft->d;
+    int begin = draft_mark(draft, MARK_GEMMA);
+    int more = expr_repeat(d, EXPR_SEQUENCE_OF(d, begin, call), 0, most - 1);
+    return EXPR_SEQUENCE_OF(d, begun ? EXPR_EMPTY : begin, call, more);
 }
 
 /* Marks around all calls, and texts before them, between two and behind them. */
@@ -229,13 +253,18 @@ static int draft_harmony(struct call_draft *draft, int call, int most, bool forc
 static int draft_calls(struct call_draft *draft, int call, int most, bool forced) {
     if (call_format_has_mark(draft->format)) return draft_hermes(draft, call, most, !forced);
     if (draft->format == CALLS_MISTRAL) return draft_mistral(draft, call, most, !forced);
+    if (draft->format == CALLS_GEMMA) return draft_gemma(draft, call, most, !forced);
     return find_list(draft->format) ? draft_list(draft, call, most, !forced) : call;
 }
 
 bool call_grammar_mark(enum call_format format, enum grammar_mark *mark) {
     const struct call_list *list = find_list(format);
-    *mark = list ? list->begin : call_format_has_mark(format) ? MARK_CALL : MARK_CALLS;
-    return list || call_format_has_mark(format) || format == CALLS_MISTRAL;
+    bool gemma = format == CALLS_GEMMA;
+    *mark = list                           ? list->begin
+            : gemma                        ? MARK_GEMMA
+            : call_format_has_mark(format) ? MARK_CALL
+                                           : MARK_CALLS;
+    return list || gemma || call_format_has_mark(format) || format == CALLS_MISTRAL;
 }
 
 bool call_grammar_knows(enum call_format format) {
@@ -251,6 +280,8 @@ enum status call_grammar_draft(struct grammar_draft *draft, const struct vocab *
     int most = one ? 1 : MOST_CALLS;
     *e = (struct error){0};
     call_draft.format = (enum call_format)json_int(json_member(guide, "format"));
+    call_draft.rules.raw = call_draft.format == CALLS_GEMMA;
+    if (call_draft.rules.raw) call_draft.rules.mark = draft_mark(&call_draft, MARK_GEMMA_TEXT);
     int call = draft_call(&call_draft, guide);
     if (call_draft.format == CALLS_HARMONY)
         *out = draft_harmony(&call_draft, call, most, forced, answer);

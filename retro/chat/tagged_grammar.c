@@ -42,20 +42,6 @@ static bool is_among(struct text_span name, const char *const *names) {
     return false;
 }
 
-/* Any characters without "</", which begins the tag behind. */
-static int draft_any_text(struct grammar_draft *d) {
-    static const struct char_range other[] = {{1, '<' - 1}, {'<' + 1, 0xD7FF}, {0xE000, 0x10FFFF}},
-                                   behind[] = {{1, '/' - 1},
-                                               {'/' + 1, '<' - 1},
-                                               {'<' + 1, 0xD7FF},
-                                               {0xE000, 0x10FFFF}};
-    int bracket = expr_word(d, "<");
-    int opened = EXPR_SEQUENCE_OF(d, expr_repeat(d, bracket, 1, -1),
-                                  expr_chars(d, behind, (int)ARRAY_COUNT(behind)));
-    int unit = EXPR_EITHER_OF(d, expr_chars(d, other, (int)ARRAY_COUNT(other)), opened);
-    return EXPR_SEQUENCE_OF(d, expr_repeat(d, unit, 0, -1), expr_repeat(d, bracket, 0, -1));
-}
-
 /* The texts of `enum` or `const`, as they are. */
 static int draft_texts(const struct tagged_draft *draft, const struct json *list) {
     struct expr_list all = {0};
@@ -80,7 +66,8 @@ static int draft_text_value(const struct tagged_draft *draft, const struct json_
     if (constant.text && tagged_text_check(draft->format, TAGGED_VALUE, constant, draft->e))
         return EXPR_NOTHING;
     if (constant.text) return expr_text(draft->d, constant.text, constant.size);
-    return json_is_list(texts) ? draft_texts(draft, texts) : draft_any_text(draft->d);
+    if (json_is_list(texts)) return draft_texts(draft, texts);
+    return expr_text_without(draft->d, '<', '/'); /* "</" begins the tag behind */
 }
 
 /* A value that is JSON. References begin at the tool's parameters. */

@@ -114,6 +114,8 @@ int expr_text(struct grammar_draft *draft, const char *text, size_t size);
 int expr_word(struct grammar_draft *draft, const char *word);
 /* One code point of the ranges, which are sorted and apart, as UTF-8; surrogates are none. */
 int expr_chars(struct grammar_draft *draft, const struct char_range *ranges, int n);
+/* Any characters but NUL, without the two ASCII characters side by side. */
+int expr_text_without(struct grammar_draft *draft, char first, char second);
 int expr_sequence(struct grammar_draft *draft, const int *items, int n);
 int expr_either(struct grammar_draft *draft, const int *items, int n);
 int expr_repeat(struct grammar_draft *draft, int item, int min, int max);

@@ -72,3 +72,16 @@ int expr_chars(struct grammar_draft *draft, const struct char_range *ranges, int
     free(pieces.items);
     return all;
 }
+
+/* Runs of the first character end in one that is neither, or with the text. */
+int expr_text_without(struct grammar_draft *draft, char first, char second) {
+    int32_t low = first < second ? first : second, high = first < second ? second : first;
+    const struct char_range other[] = {{1, first - 1}, {first + 1, 0x10FFFF}},
+                            behind[] = {{1, low - 1}, {low + 1, high - 1}, {high + 1, 0x10FFFF}};
+    int begin = expr_chars(draft, (struct char_range[]){{first, first}}, 1);
+    int run = EXPR_SEQUENCE_OF(draft, expr_repeat(draft, begin, 1, -1),
+                               expr_chars(draft, behind, ARRAY_COUNT(behind)));
+    int unit = EXPR_EITHER_OF(draft, expr_chars(draft, other, ARRAY_COUNT(other)), run);
+    return EXPR_SEQUENCE_OF(draft, expr_repeat(draft, unit, 0, -1),
+                            expr_repeat(draft, begin, 0, -1));
+}

@@ -7,6 +7,13 @@
 
 enum { MOST_INDENT = 64 };
 
+/* Within marks: all characters but the one that the end of a mark begins with; and those of names
+ * that stand bare. */
+static const struct char_range unbarred[] = {{1, '|' - 1}, {'|' + 1, CHAR_LAST}},
+                               name_chars[] = {{'-', '.'}, {'0', '9'}, {'A', 'Z'},
+                                               {'_', '_'}, {'a', 'z'}, {128, CHAR_LAST}};
+static const char mark_end[] = "|>";
+
 static int set_of(struct grammar_draft *draft, const char *bytes) {
     struct symbol_set set = {{0}};
     for (; *bytes; bytes++) symbol_set_add(&set, (unsigned char)*bytes);
@@ -38,6 +45,7 @@ static void end_rule(struct json_rules *rules, int rule, int expr) {
 int json_blanks(struct json_rules *rules) {
     struct grammar_draft *draft = rules->draft;
     int call;
+    if (rules->raw) return EXPR_EMPTY;
     if (!begin_rule(rules, &rules->blanks, "blanks", &call)) return call;
     int line =
         EXPR_SEQUENCE_OF(draft, optional(draft, expr_word(draft, "\r")), expr_word(draft, "\n"));
@@ -69,6 +77,7 @@ int json_character(struct json_rules *rules) {
     static const struct char_range plain[] = {{' ', '!'}, {'#', '['}, {']', CHAR_LAST}};
     struct grammar_draft *draft = rules->draft;
     int call;
+    if (rules->raw) return expr_chars(draft, unbarred, ARRAY_COUNT(unbarred));
     if (!begin_rule(rules, &rules->character, "character", &call))
         return draft->rules[rules->character - 1].expr;
     end_rule(rules, rules->character,
@@ -76,13 +85,19 @@ int json_character(struct json_rules *rules) {
     return draft->rules[rules->character - 1].expr;
 }
 
+int json_between_marks(struct json_rules *rules, int inside) {
+    struct grammar_draft *draft = rules->draft;
+    int mark = rules->raw ? rules->mark : expr_word(draft, "\"");
+    return EXPR_SEQUENCE_OF(draft, mark, inside, mark);
+}
+
 int json_string_rule(struct json_rules *rules) {
     struct grammar_draft *draft = rules->draft;
     int call;
     if (!begin_rule(rules, &rules->string, "string", &call)) return call;
-    int body = expr_repeat(draft, json_character(rules), 0, -1);
-    end_rule(rules, rules->string,
-             EXPR_SEQUENCE_OF(draft, expr_word(draft, "\""), body, expr_word(draft, "\"")));
+    int body = rules->raw ? expr_text_without(draft, mark_end[0], mark_end[1])
+                          : expr_repeat(draft, json_character(rules), 0, -1);
+    end_rule(rules, rules->string, json_between_marks(rules, body));
     return call;
 }
 
@@ -123,11 +138,15 @@ int json_any(struct json_rules *rules) {
     return call;
 }
 
+static int any_name(struct json_rules *rules) {
+    int letter = expr_chars(rules->draft, name_chars, ARRAY_COUNT(name_chars));
+    return rules->raw ? expr_repeat(rules->draft, letter, 1, -1) : json_string_rule(rules);
+}
+
 int json_any_object(struct json_rules *rules) {
     int call;
     if (!begin_rule(rules, &rules->object, "object", &call)) return call;
-    struct expr_object object = {
-        .more = json_member_of(rules, json_string_rule(rules), json_any(rules))};
+    struct expr_object object = {.more = json_member_of(rules, any_name(rules), json_any(rules))};
     end_rule(rules, rules->object, json_object_of(rules, &object));
     return call;
 }
@@ -154,10 +173,25 @@ static int escape_of(struct grammar_draft *draft, int32_t c) {
     return EXPR_EITHER_OF(draft, expr_word(draft, letter), expr_word(draft, number));
 }
 
+/* The draft's error, where there is none yet. */
+static int refuse(struct grammar_draft *draft, struct text_span text) {
+    if (draft->error.status == STATUS_OK)
+        error_set(&draft->error, STATUS_INVALID,
+                  "the model's calls cannot hold the text \"%.*s\": a mark of theirs ends in %s",
+                  (int)(text.size < 100 ? text.size : 100), text.text, mark_end);
+    return EXPR_NOTHING;
+}
+
+static int raw_text(struct json_rules *rules, struct text_span text) {
+    bool ends_mark = text.size > 0 && memmem(text.text, text.size, mark_end, strlen(mark_end));
+    return ends_mark ? refuse(rules->draft, text) : expr_text(rules->draft, text.text, text.size);
+}
+
 int json_written_text(struct json_rules *rules, struct text_span text) {
     struct grammar_draft *draft = rules->draft;
     struct expr_list all = {0};
     size_t plain = 0;
+    if (rules->raw) return json_between_marks(rules, raw_text(rules, text));
     for (size_t i = 0; i <= text.size; i++) {
         if (i < text.size && is_plain((unsigned char)text.text[i])) continue;
         expr_list_add(&all, expr_text(draft, text.text + plain, i - plain));
@@ -166,13 +200,39 @@ int json_written_text(struct json_rules *rules, struct text_span text) {
     }
     int expr = expr_sequence(draft, all.items, all.n);
     free(all.items);
-    return EXPR_SEQUENCE_OF(draft, expr_word(draft, "\""), expr, expr_word(draft, "\""));
+    return json_between_marks(rules, expr);
+}
+
+/* One character that both have. */
+static int common_char(struct grammar_draft *draft, const struct char_range *ranges, int n,
+                       const struct char_range *others, int n_others) {
+    struct char_ranges common = {0};
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n_others; k++) {
+            int32_t first = max_int(ranges[i].first, others[k].first),
+                    last = min_int(ranges[i].last, others[k].last);
+            if (first <= last) char_ranges_add(&common, first, last);
+        }
+    int expr = expr_chars(draft, common.list, common.n);
+    free(common.list);
+    return expr;
+}
+
+/* Any of the characters but the one that would end a mark; where there is no other, they cannot be
+ * written. */
+static int raw_chars(struct grammar_draft *draft, const struct char_range *ranges, int n) {
+    int expr = common_char(draft, ranges, n, unbarred, ARRAY_COUNT(unbarred));
+    bool barred = false;
+    for (int i = 0; i < n; i++)
+        barred = barred || (ranges[i].first <= mark_end[0] && mark_end[0] <= ranges[i].last);
+    return expr == EXPR_NOTHING && barred ? refuse(draft, (struct text_span){mark_end, 1}) : expr;
 }
 
 int json_written_chars(struct json_rules *rules, const struct char_range *ranges, int n) {
     struct grammar_draft *draft = rules->draft;
     struct char_ranges plain = {0};
     struct expr_list all = {0};
+    if (rules->raw) return raw_chars(draft, ranges, n);
     for (int i = 0; i < n; i++) {
         for (int32_t c = ranges[i].first; c <= ranges[i].last && c < 128; c++) {
             if (is_plain(c))
@@ -189,6 +249,33 @@ int json_written_chars(struct json_rules *rules, const struct char_range *ranges
     free(plain.list);
     free(all.items);
     return expr;
+}
+
+/* Names. */
+
+static bool is_word(struct text_span name) {
+    for (size_t i = 0; i < name.size; i++) {
+        bool known = false;
+        int32_t byte = (unsigned char)name.text[i];
+        for (size_t k = 0; k < ARRAY_COUNT(name_chars); k++)
+            known = known || (name_chars[k].first <= byte && byte <= name_chars[k].last);
+        if (!known) return false;
+    }
+    return name.size > 0;
+}
+
+int json_written_name(struct json_rules *rules, struct text_span name) {
+    return rules->raw && is_word(name) ? expr_text(rules->draft, name.text, name.size)
+                                       : json_written_text(rules, name);
+}
+
+int json_name_chars(struct json_rules *rules, const struct char_range *ranges, int n) {
+    return rules->raw ? common_char(rules->draft, ranges, n, name_chars, ARRAY_COUNT(name_chars))
+                      : json_written_chars(rules, ranges, n);
+}
+
+int json_name_of(struct json_rules *rules, int inside) {
+    return rules->raw ? inside : json_between_marks(rules, inside);
 }
 
 /* Objects and lists. */

@@ -1,5 +1,7 @@
 /* retro/grammar/json_rules.h: the parts of JSON as expressions of a draft: white space, strings,
- * numbers, any value. */
+ * numbers, any value; or the same values in the notation of a model's calls (Gemma 4), in which
+ * strings stand as they are between marks, names of members stand bare where they are words, and
+ * there is no white space. */
 #pragma once
 
 #include "config/json/json_value.h"
@@ -8,6 +10,9 @@
 /* Rules that are made when they are first asked for; zero-initialise. */
 struct json_rules {
     struct grammar_draft *draft;
+    bool raw; /* the notation with marks */
+    int mark; /* of it: the expression before and behind a string. Its text ends in "|>", which no
+                 string has */
     int blanks, character, string, number, integer, value, object,
         array; /* rules + 1, 0: not made */
 };
@@ -25,8 +30,15 @@ int json_any_array(struct json_rules *rules);
 
 /* Characters of the ranges, each as itself where JSON allows it, else by an escape. */
 int json_written_chars(struct json_rules *rules, const struct char_range *ranges, int n);
+/* The same within quotation marks, or between marks. */
+int json_between_marks(struct json_rules *rules, int inside);
 /* A text between quotation marks, written in that way. */
 int json_written_text(struct json_rules *rules, struct text_span text);
+/* The name of a member. */
+int json_written_name(struct json_rules *rules, struct text_span name);
+/* One character of a name that is not given, and the name of such characters. */
+int json_name_chars(struct json_rules *rules, const struct char_range *ranges, int n);
+int json_name_of(struct json_rules *rules, int inside);
 /* "name" : and what follows. */
 int json_member_of(struct json_rules *rules, int name, int value);
 /* An object of these members; the parts between them are set here. */

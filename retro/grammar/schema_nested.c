@@ -139,7 +139,7 @@ static int other_char(struct schema_compiler *compiler, const struct char_ranges
     for (int i = 0; i < taken->n; i++)
         char_ranges_add(&others, taken->list[i].first, taken->list[i].last);
     char_ranges_negate(&others);
-    int expr = json_written_chars(compiler->rules, others.list, others.n);
+    int expr = json_name_chars(compiler->rules, others.list, others.n);
     free(others.list);
     return expr;
 }
@@ -157,10 +157,12 @@ static int other_text(struct schema_compiler *compiler, const struct text_span *
                       size_t at) {
     struct char_ranges taken = {0};
     struct expr_list all = {0};
-    int any = expr_repeat(compiler->d, other_char(compiler, &taken), 0, -1), first = 0;
-    if (n == 0) return any;
+    int other = other_char(compiler, &taken), any = expr_repeat(compiler->d, other, 0, -1),
+        first = 0;
+    bool may_end = at > 0 || !compiler->rules->raw; /* a bare name is not empty */
+    if (n == 0) return may_end ? any : expr_repeat(compiler->d, other, 1, -1);
     while (first < n && names[first].size == at) first++;
-    if (first == 0) expr_list_add(&all, EXPR_EMPTY);
+    if (first == 0 && may_end) expr_list_add(&all, EXPR_EMPTY);
     for (int end; first < n; first = end) {
         int32_t letter, next;
         size_t length = (size_t)utf8_read(names[first].text + at, names[first].size - at, &letter);
@@ -171,8 +173,8 @@ static int other_text(struct schema_compiler *compiler, const struct text_span *
         struct char_range range = {letter, letter};
         char_ranges_add(&taken, letter, letter);
         int rest = other_text(compiler, names + first, end - first, at + length);
-        expr_list_add(&all, EXPR_SEQUENCE_OF(compiler->d,
-                                             json_written_chars(compiler->rules, &range, 1), rest));
+        expr_list_add(
+            &all, EXPR_SEQUENCE_OF(compiler->d, json_name_chars(compiler->rules, &range, 1), rest));
     }
     expr_list_add(&all, EXPR_SEQUENCE_OF(compiler->d, other_char(compiler, &taken), any));
     int expr = expr_either(compiler->d, all.items, all.n);
@@ -195,8 +197,7 @@ static int other_name(struct schema_compiler *compiler, const struct schema_list
     if (names->n > 1) qsort(sorted, (size_t)names->n, sizeof *sorted, compare_names);
     int inside = compiler->e->status ? EXPR_NOTHING : other_text(compiler, sorted, names->n, 0);
     free(sorted);
-    return EXPR_SEQUENCE_OF(compiler->d, expr_word(compiler->d, "\""), inside,
-                            expr_word(compiler->d, "\""));
+    return json_name_of(compiler->rules, inside);
 }
 
 /* patternProperties where all other names are forbidden: the names are those of its one pattern. */
@@ -259,7 +260,7 @@ static int named_member(struct schema_compiler *compiler, const struct schema_li
     struct schema_list all;
     int expr = EXPR_NOTHING;
     if (schema_member(compiler, list, name, &all))
-        expr = json_member_of(compiler->rules, json_written_text(compiler->rules, name),
+        expr = json_member_of(compiler->rules, json_written_name(compiler->rules, name),
                               schema_list_compile(compiler, &all));
     schema_list_free(&all);
     return expr;

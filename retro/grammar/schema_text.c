@@ -62,8 +62,7 @@ int schema_pattern(struct schema_compiler *compiler, const struct json *schema,
     int inside;
     if (regex_parse(compiler->d, pattern, &writer, &inside, &e))
         return schema_fail(compiler, schema, e.status, "pattern: %s", e.text);
-    return EXPR_SEQUENCE_OF(compiler->d, expr_word(compiler->d, "\""), inside,
-                            expr_word(compiler->d, "\""));
+    return json_between_marks(compiler->rules, inside);
 }
 
 /* A quote, or no text: an answer for which nothing was found has that. */
@@ -126,6 +125,9 @@ int schema_string(struct schema_compiler *compiler, const struct schema_list *li
     }
     if (has_format) {
         const struct json *format = json_member(other, "format");
+        if (json_text_is(format, "quote") && compiler->rules->raw)
+            return schema_fail(compiler, other, STATUS_UNSUPPORTED,
+                               "format: the model's calls hold no quotes");
         if (json_text_is(format, "quote") && has_one_value(list, "format", format) && min <= 1 &&
             max < 0)
             return compile_quote(compiler, min == 0);
@@ -137,7 +139,7 @@ int schema_string(struct schema_compiler *compiler, const struct schema_list *li
     if (!counted) return json_string_rule(compiler->rules);
     if (max >= 0 && max < min) return EXPR_NOTHING;
     int body = expr_repeat(draft, json_character(compiler->rules), min, max);
-    return EXPR_SEQUENCE_OF(draft, expr_word(draft, "\""), body, expr_word(draft, "\""));
+    return json_between_marks(compiler->rules, body);
 }
 
 /* Numbers. */

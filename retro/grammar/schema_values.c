@@ -219,7 +219,7 @@ static int object_value(struct schema_compiler *compiler, const struct json *val
     struct expr_member *members = xcalloc(json_count(value) + 1, sizeof *members);
     struct expr_object object = {.members = members, .more = EXPR_NOTHING};
     for (struct json_entry it = {0}; json_next(value, &it); object.n++) {
-        int name = json_written_text(compiler->rules, it.name);
+        int name = json_written_name(compiler->rules, it.name);
         members[object.n] = (struct expr_member){
             json_member_of(compiler->rules, name, write_value(compiler, it.value)), true};
     }

@@ -1,6 +1,7 @@
 /* tests/fuzz/fuzz_grammar.c: bytes as a grammar: GBNF, or behind {, [, true and false a JSON
- * Schema, or behind / a regular expression. Either there is an error with words, or some tokens are
- * written under it, each of a mask, and what is written is a beginning of a text. */
+ * Schema, behind @ one of values in the notation with marks, or behind / a regular expression.
+ * Either there is an error with words, or some tokens are written under it, each of a mask, and
+ * what is written is a beginning of a text. */
 #include <string.h>
 
 #include "retro/grammar/gbnf.h"
@@ -25,12 +26,14 @@ static enum status draft_regex(struct grammar_draft *d, struct text_span text, s
     return status;
 }
 
-static enum status draft_schema(struct grammar_draft *d, struct text_span text, struct error *e) {
-    struct json_rules rules = {.draft = d};
+static enum status draft_schema(struct grammar_draft *d, struct text_span text, bool raw,
+                                struct error *e) {
+    struct json_rules rules = {.draft = d, .raw = raw};
     const struct schema_options o = {.strict = text.size % 2 == 0};
     int root = draft_rule_open(d, "root"), expr = EXPR_NOTHING;
     struct json *json;
     if (json_parse_any(&json, text, "schema", e)) return e->status;
+    if (raw) rules.mark = expr_of_mark(d, &vocab, MARK_GEMMA_TEXT);
     enum status status = schema_compile(&rules, json, &o, &expr, e);
     draft_rule_set(d, root, expr);
     json_close(json);
@@ -40,7 +43,9 @@ static enum status draft_schema(struct grammar_draft *d, struct text_span text, 
 static enum status draft_any(struct grammar_draft *d, struct text_span text, struct error *e) {
     char first = text.size > 0 ? text.text[0] : ' ';
     if (first == '/') return draft_regex(d, (struct text_span){text.text + 1, text.size - 1}, e);
-    if (first == '{' || first == '[') return draft_schema(d, text, e);
+    if (first == '{' || first == '[') return draft_schema(d, text, false, e);
+    if (first == '@')
+        return draft_schema(d, (struct text_span){text.text + 1, text.size - 1}, true, e);
     return gbnf_parse(d, text, e);
 }
 

@@ -1,4 +1,4 @@
-"""Calls of tools between tags, as Qwen3-Coder, GLM, MiniMax, DeepSeek and LFM2 write them: read in answers and in streams,
+"""Calls of tools between tags, as Qwen3-Coder, GLM, MiniMax, DeepSeek, LFM2 and Gemma 4 write them: read in answers and in streams,
 and forced and strict ones, which are held to the tool. The models are scripts (chat_model.py)."""
 import json
 
@@ -16,7 +16,8 @@ PARAMETERS = {"type": "object", "properties": {
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": PARAMETERS}},
          {"type": "function", "function": {"name": "get_time", "parameters": {}}}]
 # Nothing that a model which draws at random could go on with for ever.
-WITHOUT_TEXT = {**PARAMETERS, "properties": {key: value for key, value in PARAMETERS["properties"].items() if key != "note"}}
+WITHOUT_TEXT = {**PARAMETERS, "properties": {key: value for key, value in PARAMETERS["properties"].items() if key != "note"},
+                "additionalProperties": False}
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
 SHORT = [{"type": "function", "function": {"name": "get_weather", "parameters": WITHOUT_TEXT}},
          {"type": "function", "function": {"name": "get_time", "parameters": NOTHING}}]
@@ -43,6 +44,9 @@ FORMATS = {
     "deepseek_block": ("".join(DEEPSEEK) + "```json", [
         DEEPSEEK[0], DEEPSEEK[1], "function", DEEPSEEK[2], "get_weather\n```json\n" + json.dumps(WEATHER) + "\n```", DEEPSEEK[3],
         "\n" + DEEPSEEK[1] + "function" + DEEPSEEK[2], "get_time\n```json\n{}\n```" + DEEPSEEK[3], DEEPSEEK[4]]),
+    "gemma": ("<|tool_call>call:NAME{KEY:<|\"|>VALUE<|\"|>}<tool_call|>", [
+        "<|tool_call>", "call:get_weather{city:", "<|\"|>", "Rome<|\"|>,days:3,note:<|\"|>a \"b\"\nc<|\"", "|>,flags:[true]}", "<tool_call|>",
+        "<|tool_call>call:get_time{}<tool", "_call|>"]),
     "python": ("<|tool_call_start|>[]<|tool_call_end|>", [
         "<|tool_call_start|>", "[get_weather(city='Rome', days=3, note=\"a \\\"b\\\"", "\\nc\", flags=[True]), get_time()]",
         "<|tool_call_end|>"]),
@@ -129,7 +133,7 @@ def test_strict_calls(client):
 
 def test_a_keyword_that_no_tag_holds(client, request):
     """Values that are JSON are held to all of them."""
-    if request.node.callspec.params["client"] in ("deepseek", "deepseek_block", "python"):
+    if request.node.callspec.params["client"] in ("deepseek", "deepseek_block", "gemma", "python"):
         return
     tools = [{"type": "function", "function": {"name": "f", "parameters": {
         "type": "object", "properties": {"a": {"type": "string", "pattern": "x+"}}}}}]

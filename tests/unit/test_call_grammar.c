@@ -1,5 +1,6 @@
-/* tests/unit/test_call_grammar.c: calls in channels, between tags and as lists of Python's as
- * grammars. Every text of the grammar is read back as the calls that it has. */
+/* tests/unit/test_call_grammar.c: calls in channels, between tags, as lists of Python's and as
+ * Gemma writes them as grammars. Every text of the grammar is read back as the calls that it has.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -164,6 +165,7 @@ static void test_names(void **state) {
 #define ONE "<｜tool▁call▁begin｜>"
 #define ONE_ENDED "<｜tool▁call▁end｜>"
 #define SEPARATED "<｜tool▁sep｜>"
+#define TEXT(words) "<|\"|>" words "<|\"|>"
 
 static const struct list_case {
     enum call_format format;
@@ -206,6 +208,20 @@ static const struct list_case {
     {CALLS_PYTHON, "<|tool_call_start|>[f(b=True, a=1)]<|tool_call_end|>", NULL, 0, false},
     {CALLS_PYTHON, "<|tool_call_start|>[f(a=1.5)]<|tool_call_end|>", NULL, 0, false},
     {CALLS_PYTHON, "<|tool_call_start|>[f(s='x', a=1)]<|tool_call_end|>", NULL, 0, false},
+    {CALLS_GEMMA, "<|tool_call>call:f{a:1,s:" TEXT("x |<y>, \"z\"\n{1}|") ",b:true}<tool_call|>",
+     "{\"a\": 1, \"s\": \"x |<y>, \\\"z\\\"\\n{1}|\", \"b\": true}", 1, true},
+    {CALLS_GEMMA,
+     "<|tool_call>call:g{any:" TEXT("v") ",n:[{},-1.5e3,null]}<tool_call|>"
+                                         "<|tool_call>call:f{b:false,a:-7}<tool_call|>",
+     "{\"any\": \"v\", \"n\": [{}, -1.5e+03, null]}", 2, false},
+    {CALLS_GEMMA, "<|tool_call>call:f{s:" TEXT("x") "}<tool_call|>", NULL, 0, false},
+    {CALLS_GEMMA, "<|tool_call>call:f{a:1,c:2}<tool_call|>", NULL, 0, false},
+    {CALLS_GEMMA, "<|tool_call>call:f{a:1.5}<tool_call|>", NULL, 0, false},
+    {CALLS_GEMMA, "<|tool_call>call:f{a: 1}<tool_call|>", NULL, 0, false},
+    {CALLS_GEMMA, "<|tool_call>call:f{a:1,s:\"x\"}<tool_call|>", NULL, 0, false},
+    {CALLS_GEMMA, "<|tool_call>call:f{a:1,s:" TEXT("x|>y") "}<tool_call|>", NULL, 0, false},
+    {CALLS_GEMMA, "<|tool_call>call:g{:1}<tool_call|>", NULL, 0, false},
+    {CALLS_GEMMA, "<|tool_call>call:h{}<tool_call|>", NULL, 0, false},
 };
 
 static void check_reading(const struct list_case *list_case) {
@@ -284,6 +300,19 @@ static void test_list_refusals(void **state) {
         {CALLS_MINIMAX, ENUM_OF("\\na"), "cannot have the value \"\na\""},
         {CALLS_GLM, ENUM_OF("a</arg_value>"), "cannot have the value \"a</arg_value>\""},
         {CALLS_FUNCTION, ENUM_OF("a</parameter>b"), "cannot have the value \"a</parameter>b\""},
+        {CALLS_GEMMA, "\"name\": \"a{b\"", "cannot name the tool \"a{b\""},
+        {CALLS_GEMMA, ENUM_OF("a|>b"), "cannot hold the text \"a|>b\""},
+        {CALLS_GEMMA,
+         "\"name\": \"f\", \"parameters\": {\"properties\": {\"a|>\": {}}, \"type\": \"object\"}",
+         "cannot hold the text \"a|>\""},
+        {CALLS_GEMMA,
+         "\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"string\", "
+         "\"pattern\": \"a[|]b\"}}}",
+         "cannot hold the text \"|\""},
+        {CALLS_GEMMA,
+         "\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"string\", "
+         "\"format\": \"quote\"}}}",
+         "hold no quotes"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(refused); i++) {
         struct grammar *g;
@@ -316,11 +345,12 @@ static void test_references(void **state) {
         {CALLS_MINIMAX, "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">",
          "</parameter>\n</invoke>\n</minimax:tool_call>"},
         {CALLS_PYTHON, "<|tool_call_start|>[f(a=", ")]<|tool_call_end|>"},
+        {CALLS_GEMMA, "<|tool_call>call:f{a:", "}<tool_call|>"},
     };
     static const struct {
         const char *value;
         bool allowed;
-    } values[] = {{"[7, 7]", true}, {"[]", false}, {"[8]", false}, {"7", false}};
+    } values[] = {{"[7,7]", true}, {"[]", false}, {"[8]", false}, {"7", false}};
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(around); i++) {
         struct grammar *g;
@@ -334,6 +364,58 @@ static void test_references(void **state) {
         }
         grammar_release(g);
     }
+}
+
+/* Everything that a schema says of values, in the notation with marks. */
+static void test_gemma_values(void **state) {
+    static const char members[] =
+        "\"forced\": true, \"tools\": [{\"function\": {\"name\": \"f\", \"parameters\": {\"type\": "
+        "\"object\", \"properties\": {\"a b\": {\"enum\": [\"x\", 2, [\"y\", {\"k l\": true}], "
+        "null]}, "
+        "\"p\": {\"type\": \"string\", \"pattern\": \"^[a|]+$\"}, \"d\": {\"format\": \"date\", "
+        "\"type\": \"string\"}, \"l\": {\"type\": \"string\", \"maxLength\": 2}, \"o\": {\"type\": "
+        "\"object\", \"patternProperties\": {\"^x\": {\"type\": \"integer\"}}, "
+        "\"additionalProperties\": false}}}}}]";
+    static const struct {
+        const char *inside, *arguments; /* NULL: the grammar refuses them */
+    } values[] = {
+        {"", "{}"},
+        {TEXT("a b") ":" TEXT("x"), "{\"a b\": \"x\"}"},
+        {TEXT("a b") ":[" TEXT("y") ",{" TEXT("k l") ":true}]",
+         "{\"a b\": [\"y\", {\"k l\": true}]}"},
+        {TEXT("a b") ":null,p:" TEXT("aa"), "{\"a b\": null, \"p\": \"aa\"}"},
+        {"d:" TEXT("2026-11-28") ",l:" TEXT("\xC3\xA4\""),
+         "{\"d\": \"2026-11-28\", \"l\": \"\xC3\xA4\\\"\"}"},
+        {"o:{" TEXT("xy") ":1},other-1:{z:" TEXT("") "}",
+         "{\"o\": {\"xy\": 1}, \"other-1\": {\"z\": \"\"}}"},
+        {"a b:" TEXT("x"), NULL},
+        {TEXT("a b") ":3", NULL},
+        {"p:" TEXT("a|"), NULL}, /* within the pattern, but | might end a mark */
+        {"p:" TEXT("b"), NULL},
+        {"d:" TEXT("2026-13-28"), NULL},
+        {"l:" TEXT("abc"), NULL},
+        {"o:{" TEXT("y") ":1}", NULL},
+        {"oth er:1", NULL},
+        {"p:1", NULL},
+    };
+    (void)state;
+    struct grammar *g;
+    struct error e;
+    if (open_format(&g, CALLS_GEMMA, members, false, &e)) fail_msg("%s", e.text);
+    for (size_t i = 0; i < ARRAY_COUNT(values); i++) {
+        struct chat_reply reply = {.format = CALLS_GEMMA};
+        struct buffer text = {0};
+        buffer_printf(&text, "<|tool_call>call:f{%s}<tool_call|>", values[i].inside);
+        check_guide(g, text.data, values[i].arguments != NULL);
+        chat_reply_read(&reply, text.data, text.size, true);
+        if (values[i].arguments) {
+            assert_int_equal(reply.n_calls, 1);
+            assert_string_equal(reply.calls[0].arguments.data, values[i].arguments);
+        }
+        chat_reply_free(&reply);
+        buffer_free(&text);
+    }
+    grammar_release(g);
 }
 
 static int open_vocab(void **state) {
@@ -352,7 +434,8 @@ static int close_vocab(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_channels), cmocka_unit_test(test_names), cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_list_refusals), cmocka_unit_test(test_references)};
+        cmocka_unit_test(test_channels),   cmocka_unit_test(test_names),
+        cmocka_unit_test(test_lists),      cmocka_unit_test(test_list_refusals),
+        cmocka_unit_test(test_references), cmocka_unit_test(test_gemma_values)};
     return cmocka_run_group_tests(tests, open_vocab, close_vocab);
 }
