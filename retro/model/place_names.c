@@ -41,6 +41,15 @@ static const struct place_name layer_names[] = {
     {IN_LAYER(fc2), PART_WHOLE, "ffn_down"},
     {IN_LAYER(norm_out), PART_WHOLE, "post_ffw_norm"},
     {IN_LAYER(router), PART_WHOLE, "ffn_gate_inp"},
+    {IN_LAYER(norm_router), PART_WHOLE, "ffn_gate_inp.scale"},
+    {IN_LAYER(router_scale), PART_WHOLE, "ffn_down_exps.scale"},
+    {IN_LAYER(norm_dense_out), PART_WHOLE, "post_ffw_norm_1"},
+    {IN_LAYER(norm_experts), PART_WHOLE, "pre_ffw_norm_2"},
+    {IN_LAYER(norm_experts_out), PART_WHOLE, "post_ffw_norm_2"},
+    {IN_LAYER(input_gate), PART_WHOLE, "inp_gate"},
+    {IN_LAYER(input_proj), PART_WHOLE, "proj"},
+    {IN_LAYER(norm_input), PART_WHOLE, "post_norm"},
+    {IN_LAYER(scale), PART_WHOLE, "layer_output_scale"},
     {IN_LAYER(expert_fc1), PART_GATE, "ffn_gate_exps"},
     {IN_LAYER(expert_fc1), PART_UP, "ffn_up_exps"},
     {IN_LAYER(expert_fc1), PART_WHOLE, "ffn_gate_up_exps"},
@@ -79,6 +88,9 @@ static const struct place_name outer_names[] = {
     {IN_MODEL(stacks[STACK_DECODER].final_norm), PART_WHOLE, "output_norm"},
     {IN_MODEL(stacks[STACK_DECODER].final_norm), PART_WHOLE, "token_embd_norm"}, /* of LFM2 */
     {IN_MODEL(output), PART_WHOLE, "output"},
+    {IN_MODEL(layer_inputs.words), PART_WHOLE, "per_layer_token_embd"},
+    {IN_MODEL(layer_inputs.projection), PART_WHOLE, "per_layer_model_proj"},
+    {IN_MODEL(layer_inputs.norm), PART_WHOLE, "per_layer_proj_norm"},
 };
 const struct place_names gguf_layer_names = {layer_names, ARRAY_COUNT(layer_names)};
 const struct place_names gguf_outer_names = {outer_names, ARRAY_COUNT(outer_names)};

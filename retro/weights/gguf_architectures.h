@@ -21,6 +21,7 @@ enum key_kind {
     KEY_STATES,   /* which layers have states in place of attention: a list of truth values; nothing
                      where the key is absent */
     KEY_PER_HEAD, /* of all heads with states: divided by the number of these */
+    KEY_DIFFERS,  /* a number, of which config.json has whether it is another than `number` */
     KEY_TURNS,    /* a truth value: whether queries and keys turn; true where the key is absent */
     KEY_MSCALE,   /* of yarn: `number` times mscale_all_dim; mscale is the same where there is a
                      name, else 1 */
@@ -68,6 +69,8 @@ struct architecture {
     /* Layers without key/value heads keep states, or have an MLP alone where feed_forward_length
      * lists it: the key of config.json that says so, and its words. NULL: no such layers. */
     const char *kinds_key, *state_kind, *mlp_kind;
+    bool wide;   /* layers without a window have wide heads, of which some pairs turn, and the last
+                    layers may have a wide MLP (gguf_layers.c) */
     bool latent; /* attention over latents, whose sizes several keys tell (gguf_layers.c) */
     bool tiled;  /* value heads with states lie as struct head_order says */
 };

@@ -97,6 +97,17 @@ static enum status write_turns(struct json_writer *w, const struct gguf *gguf,
     return STATUS_OK;
 }
 
+static enum status write_differs(struct json_writer *w, const struct gguf *gguf,
+                                 const struct architecture *architecture, const struct key_row *row,
+                                 struct error *e) {
+    const struct gguf_value *value = architecture_value(gguf, architecture, row->key);
+    double number = 0;
+    if (value && !gguf_number(value, &number))
+        return gguf_key_fail(gguf, architecture, row->key, "is no number", e);
+    put_key_bool(w, row->name, number != row->number);
+    return STATUS_OK;
+}
+
 static enum status write_mscale(struct json_writer *w, const struct gguf *gguf,
                                 const struct architecture *architecture, const struct key_row *row,
                                 struct error *e) {
@@ -141,6 +152,7 @@ static enum status write_key(struct json_writer *w, const struct gguf *gguf,
         case KEY_OR_NULL: return write_or_null(w, gguf, architecture, row, e);
         case KEY_PATTERN: return gguf_write_pattern(w, gguf, architecture, row, e);
         case KEY_PER_HEAD: return write_per_head(w, gguf, architecture, row, e);
+        case KEY_DIFFERS: return write_differs(w, gguf, architecture, row, e);
         case KEY_TURNS: return write_turns(w, gguf, architecture, row, e);
         case KEY_MSCALE: return write_mscale(w, gguf, architecture, row, e);
         case KEY_STATES: return gguf_write_layer_types(w, gguf, architecture, row, e);
@@ -278,6 +290,7 @@ static enum status write_longrope(struct json_writer *w, const struct gguf *gguf
 
 static enum status write_rotation(struct json_writer *w, const struct gguf *gguf,
                                   const struct architecture *architecture, struct error *e) {
+    if (architecture->wide) return gguf_write_wide(w, gguf, architecture, e);
     if (gguf_has_longrope(gguf, architecture)) return write_longrope(w, gguf, architecture, e);
     if (write_scaling(w, gguf, architecture, e)) return e->status;
     return gguf_find(gguf, ROPE_FACTORS) ? write_list(w, gguf, ROPE_FACTORS, "rope_factors", e)

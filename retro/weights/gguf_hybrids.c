@@ -153,6 +153,74 @@ static const struct fact_row granite_hybrid_facts[] = {
     {"mamba_proj_bias", "blk.#.ssm_in.bias", false},
 };
 
+/* Most of what tells layers apart is in several keys: gguf_write_wide. */
+static const struct key_row gemma4_keys[] = {
+    {"block_count", "num_hidden_layers", KEY_LAYERS, 0},
+    {"context_length", "max_position_embeddings", KEY_INT, 0},
+    {"embedding_length", "hidden_size", KEY_INT, 0},
+    {"feed_forward_length", NULL, KEY_IGNORED, 0},
+    {"attention.head_count", "num_attention_heads", KEY_INT, 0},
+    {"attention.head_count_kv", NULL, KEY_IGNORED, 0},
+    {"attention.key_length", NULL, KEY_IGNORED, 0},
+    {"attention.value_length", NULL, KEY_HEAD, 0},
+    {"attention.key_length_swa", "head_dim", KEY_INT, 0},
+    {"attention.value_length_swa", NULL, KEY_IGNORED, 0},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", KEY_FLOAT, 0},
+    {"attention.sliding_window", "sliding_window", KEY_INT, 0},
+    {"attention.sliding_window_pattern", NULL, KEY_IGNORED, 0},
+    {"attention.shared_kv_layers", "num_kv_shared_layers", KEY_COUNT, 0},
+    {"embedding_length_per_layer_input", "hidden_size_per_layer_input", KEY_COUNT, 0},
+    {"final_logit_softcapping", "final_logit_softcapping", KEY_FLOAT, 0},
+    {"rope.dimension_count", NULL, KEY_HEAD, 0},
+    {"rope.dimension_count_swa", NULL, KEY_IGNORED, 0},
+    {"rope.freq_base", NULL, KEY_IGNORED, 0},
+    {"rope.freq_base_swa", NULL, KEY_IGNORED, 0},
+    {"expert_count", "num_experts", KEY_INT, 0},
+    {"expert_used_count", "top_k_experts", KEY_INT, 0},
+    {"expert_feed_forward_length", "moe_intermediate_size", KEY_INT, 0},
+};
+static const struct fact_row gemma4_facts[] = {
+    TIED,
+    {"attention_bias", "blk.#.attn_q.bias", false},
+    {"enable_moe_block", "blk.#.ffn_gate_inp.weight", false},
+};
+
+/* llama.cpp has the lengths of chunks and of texts from which queries grow, the step of layers
+ * without RoPE, and that the model of 128 experts norms no heads, as constants. */
+static const struct key_row llama4_keys[] = {
+    {"block_count", "num_hidden_layers", KEY_LAYERS, 0},
+    {"context_length", "max_position_embeddings", KEY_INT, 0},
+    {"embedding_length", "hidden_size", KEY_INT, 0},
+    {"feed_forward_length", "intermediate_size_mlp", KEY_INT, 0},
+    {"attention.head_count", "num_attention_heads", KEY_INT, 0},
+    {"attention.head_count_kv", "num_key_value_heads", KEY_INT, 0},
+    {"attention.key_length", "head_dim", KEY_INT, 0},
+    {"attention.value_length", NULL, KEY_HEAD, 0},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", KEY_FLOAT, 0},
+    {"attention.sliding_window", NULL, KEY_NEUTRAL, 8192},
+    {"rope.freq_base", "rope_theta", KEY_FLOAT, 10000},
+    WHOLE_HEADS,
+    {"expert_count", "use_qk_norm", KEY_DIFFERS, 128},
+    {"expert_count", "num_local_experts", KEY_INT, 0},
+    {"expert_used_count", "num_experts_per_tok", KEY_INT, 0},
+    {"expert_feed_forward_length", "intermediate_size", KEY_INT, 0},
+    {"interleave_moe_layer_step", "interleave_moe_layer_step", KEY_INT, 0},
+    {"expert_gating_func", NULL, KEY_NEUTRAL, 2},
+};
+static const struct fact_row biased_facts[] = {TIED,
+                                               {"attention_bias", "blk.0.attn_q.bias", false}};
+
+/* The base of RoPE is stretched already. */
+static const struct key_row hunyuan_moe_keys[] = {
+    RMS_SIZES,
+    WHOLE_HEADS,
+    {"expert_count", "num_experts", KEY_INT, 0},
+    {"expert_used_count", "moe_topk", KEY_INT, 0},
+    {"expert_feed_forward_length", "moe_intermediate_size", KEY_INT, 0},
+    {"expert_shared_count", "num_shared_expert", KEY_INT, 0},
+    {"expert_shared_feed_forward_length", NULL, KEY_IGNORED, 0}, /* as feed_forward_length */
+};
+
 #define NEMOTRON_KEYS \
     HYBRID_SIZES("attention.layer_norm_epsilon", "layer_norm_epsilon"), \
         {"attention.layer_norm_rms_epsilon", "rms_norm_eps", KEY_FLOAT, 0}, \
@@ -196,6 +264,9 @@ const struct architecture architecture_hybrids[] = {
     {ARCHITECTURE("glm4moe", "glm4_moe", glm4_moe_keys, glm4_moe_facts)},
     {ARCHITECTURE("ernie4_5-moe", "ernie4_5_moe", ernie_moe_keys, tied_facts)},
     {ARCHITECTURE("minimax-m2", "minimax_m2", minimax_keys, tied_facts)},
+    {ARCHITECTURE("gemma4", "gemma4_text", gemma4_keys, gemma4_facts), .wide = true},
+    {ARCHITECTURE("llama4", "llama4_text", llama4_keys, biased_facts)},
+    {ARCHITECTURE("hunyuan-moe", "hunyuan_v1_moe", hunyuan_moe_keys, biased_facts)},
     {ARCHITECTURE("lfm2", "lfm2", lfm2_keys, lfm2_facts), .kinds_key = "layer_types",
      .state_kind = "conv"},
     {ARCHITECTURE("lfm2moe", "lfm2_moe", lfm2_moe_keys, lfm2_facts), .kinds_key = "layer_types",

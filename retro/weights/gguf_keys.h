@@ -35,6 +35,9 @@ enum status gguf_write_pattern(struct json_writer *w, const struct gguf *gguf,
                                struct error *e);
 enum status gguf_write_kinds(struct json_writer *w, const struct gguf *gguf,
                              const struct architecture *architecture, struct error *e);
+/* The heads, MLPs and rotations of layers with a window and of those without. */
+enum status gguf_write_wide(struct json_writer *w, const struct gguf *gguf,
+                            const struct architecture *architecture, struct error *e);
 /* The sizes of attention over latents, and the choice of groups of experts. */
 enum status gguf_write_latents(struct json_writer *w, const struct gguf *gguf,
                                const struct architecture *architecture, struct error *e);

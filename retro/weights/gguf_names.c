@@ -24,7 +24,7 @@ static bool split_name(struct split_name *name_given, const char *name) {
         name_given->layer = (int)layer;
         at = end + 1;
     }
-    bool bare = strcmp(at, "ssm_a") == 0 || strcmp(at, "ssm_d") == 0;
+    bool bare = strcmp(at, "ssm_a") == 0 || strcmp(at, "ssm_d") == 0 || ends_with(at, ".scale");
     name_given->ending = bare ? at + strlen(at) : strrchr(at, '.');
     if (name_given->ending == NULL ||
         (strcmp(name_given->ending, ".weight") != 0 && strcmp(name_given->ending, ".bias") != 0 &&

@@ -47,6 +47,8 @@ SPACE = dict(num_hidden_layers=3, layer_types=["linear_attention", "full_attenti
              attention_multiplier=0.2, logits_scaling=2.0)
 NEMOTRON = dict(num_hidden_layers=None, head_dim=16, ssm_state_size=16, mamba_num_heads=8, mamba_head_dim=8, n_groups=2, chunk_size=8)
 LFM2 = dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"])
+SLIDING, FULL = "sliding_attention", "full_attention"
+GEMMA4 = dict(head_dim=16, global_head_dim=32, sliding_window=5, vocab_size_per_layer_input=64, final_logit_softcapping=3.0)
 # Folder: model_type, what differs from SIZES, the type of matrices.
 FAMILIES = {
     "phi3": ("phi3", PHI3, "F32"),
@@ -95,6 +97,15 @@ FAMILIES = {
         mscale_all_dim=1.0, llama_4_scaling_beta=0.4)), "Q8_0"),
     "seed_oss": ("seed_oss", dict(head_dim=16), "Q8_0"),
     "ernie4_5": ("ernie4_5", dict(head_dim=16), "Q8_0"),
+    "gemma4": ("gemma4_text", dict(GEMMA4, num_hidden_layers=4, layer_types=[SLIDING, FULL, SLIDING, FULL], num_kv_shared_layers=2,
+                                   use_double_wide_mlp=True, hidden_size_per_layer_input=12), "F32"),
+    "gemma4_moe": ("gemma4_text", dict(GEMMA4, **MOE, num_hidden_layers=3, layer_types=[SLIDING, SLIDING, FULL], num_attention_heads=8,
+                                       num_key_value_heads=4, attention_k_eq_v=True, num_global_key_value_heads=2, hidden_size_per_layer_input=0,
+                                       enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=32), "Q8_0"),
+    "llama4": ("llama4_text", dict(rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16),
+                                   head_dim=16, intermediate_size_mlp=64, num_local_experts=4, num_experts_per_tok=2, num_hidden_layers=4,
+                                   interleave_moe_layer_step=2), "F32"),
+    "hunyuan_moe": ("hunyuan_v1_moe", dict(MOE, head_dim=16, num_experts=4, moe_topk=2, intermediate_size=64, **rope("default")), "Q8_0"),
     "hunyuan_dense": ("hunyuan_v1_dense", dict(head_dim=16, tie_word_embeddings=True, max_position_embeddings=32768, rope_parameters=dict(
         rope_type="dynamic", rope_theta=10000.0, factor=1.0, alpha=50.0)), "Q8_0"),
 }
@@ -130,6 +141,9 @@ def words_of_converter(hparams):
         return dict(kept, num_hidden_layers=len(hparams["layers_block_type"]))
     if kind in ("gpt_neox", "granitemoehybrid", "deepseek_v2", "deepseek_v3", "glm4_moe_lite"):
         return words_of_4(hparams)
+    if kind == "hunyuan_v1_moe":  # a number for each layer
+        one = dict(moe_intermediate_size=hparams["intermediate_size"], moe_topk=hparams["moe_topk"], num_shared_expert=1)
+        return hparams | {key: [n] * hparams["num_hidden_layers"] for key, n in one.items()}
     further = {"cohere2": dict(rotary_pct=1.0), "minimax_m2": dict(scoring_func="sigmoid")}
     return dict(hparams, **further[kind]) if kind in further else None
 
@@ -181,7 +195,7 @@ def make_qwen2vl(out):
     save_file(data, out / "cases.safetensors", metadata={"format": "np"})
 
 
-SEEDS = ("deepseek2", "glm4moe", "lfm2moe", "granitehybrid", "nemotron_h_moe", "qwen35moe")
+SEEDS = ("deepseek2", "gemma4", "gemma4_moe", "glm4moe", "lfm2moe", "llama4", "granitehybrid", "nemotron_h_moe", "qwen35moe")
 
 
 def make_seed(name):
@@ -189,7 +203,8 @@ def make_seed(name):
     model_type, options, _ = FAMILIES[name]
     small = dict(vocab_size=8, hidden_size=16, moe_intermediate_size=8, shared_intermediate_size=8, shared_expert_intermediate_size=8,
                  moe_shared_expert_intermediate_size=8, kv_lora_rank=16, q_lora_rank=16, qk_nope_head_dim=8, linear_key_head_dim=8,
-                 linear_value_head_dim=8, num_local_experts=2, mamba_n_heads=4, mamba_d_state=4, mamba_num_heads=8, ssm_state_size=4, head_dim=8)
+                 linear_value_head_dim=8, num_local_experts=2, mamba_n_heads=4, mamba_d_state=4, mamba_num_heads=8, ssm_state_size=4, head_dim=8,
+                 global_head_dim=16, vocab_size_per_layer_input=8, hidden_size_per_layer_input=4, intermediate_size_mlp=16)
     known = {key: value for key, value in small.items() if key in options or key in SIZES}
     if "rope_parameters" in options and "mrope_section" in options["rope_parameters"]:
         known["rope_parameters"] = dict(options["rope_parameters"], mrope_section=[1, 1, 0])

@@ -384,8 +384,141 @@ static void test_latent_tensors(void **state) {
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_set_up, folder_tear_down)
 
+/* Gemma 4 of four layers: the last two read the keys of the first two. */
+struct wide_draft {
+    const char *pattern; /* w: a layer with a window */
+    uint32_t heads[4], ffn[4];
+    uint32_t narrow, values, rotated; /* of heads with a window */
+};
+static const struct wide_draft sound = {"w-w-", {4, 2, 4, 2}, {16, 16, 32, 32}, 16, 16, 16};
+
+static void draft_factors(struct gguf_draft *d, const float *factors, int n) {
+    d->n_tensors++;
+    draft_text(&d->tensors, "rope_freqs.weight");
+    draft_number(&d->tensors, 1, 4);
+    draft_number(&d->tensors, (uint64_t)n, 8);
+    draft_data(d, 0, (size_t)n * sizeof *factors);
+    size_t padded = ((size_t)n * sizeof *factors + 31) / 32 * 32;
+    memcpy(d->data.data + d->data.size - padded, factors, (size_t)n * sizeof *factors);
+}
+
+static void draft_wide(struct gguf_draft *d, const struct wide_draft *wide) {
+    uint64_t n = strlen(wide->pattern);
+    draft_sizes(d, "gemma4", 4);
+    draft_list(d, "gemma4.attention.sliding_window_pattern", GGUF_BOOL, n);
+    for (uint64_t i = 0; i < n; i++) draft_number(&d->keys, wide->pattern[i] == 'w', 1);
+    draft_numbers(d, "gemma4.attention.head_count_kv", wide->heads, 4);
+    draft_numbers(d, "gemma4.feed_forward_length", wide->ffn, 4);
+    draft_u32(d, "gemma4.attention.shared_kv_layers", 2);
+    draft_u32(d, "gemma4.attention.key_length", 32);
+    draft_u32(d, "gemma4.attention.key_length_swa", wide->narrow);
+    draft_u32(d, "gemma4.attention.value_length_swa", wide->values);
+    draft_u32(d, "gemma4.rope.dimension_count_swa", wide->rotated);
+    draft_f32(d, "gemma4.rope.freq_base", 1e6f);
+}
+
+static void test_wide(void **state) {
+    (void)state;
+    for (int keys = 0; keys < 2; keys++) {
+        float factors[16] = {1, 1, 1};
+        struct gguf_draft d = {0};
+        for (int i = 3; i < 16; i++) factors[i] = 1e30f;
+        draft_wide(&d, &sound);
+        if (!keys) draft_tensor(&d, "blk.1.attn_v.weight", 0, 64, 64, (size_t)64 * 64 * 4);
+        if (keys) draft_tensor(&d, "blk.1.ffn_gate_inp.weight", 0, 4, 64, (size_t)4 * 64 * 4);
+        draft_factors(&d, factors, 16);
+        struct json *config = read_config(&d);
+        const struct json *wide = json_member(json_member(config, "per_layer_config"), "3"),
+                          *full =
+                              json_member(json_member(config, "rope_parameters"), "full_attention");
+        static const char *const kinds[] = {"sliding_attention", "full_attention",
+                                            "sliding_attention", "full_attention"};
+        expect_kinds(config, "layer_types", kinds, 4);
+        assert_int_equal(json_count(json_member(config, "per_layer_config")), 2);
+        assert_int_equal(json_int(json_member(wide, "head_dim")), 32);
+        assert_int_equal(json_int(json_member(wide, "num_key_value_heads")), 2);
+        assert_int_equal(json_int(json_member(config, "head_dim")), 16);
+        assert_int_equal(json_int(json_member(config, "num_key_value_heads")), 4);
+        assert_int_equal(json_int(json_member(config, "intermediate_size")), 16);
+        assert_true(json_bool(json_member(config, "use_double_wide_mlp")));
+        assert_int_equal(json_bool(json_member(config, "attention_k_eq_v")), keys);
+        assert_int_equal(json_bool(json_member(config, "enable_moe_block")), keys);
+        assert_true(json_text_is(json_member(full, "rope_type"), "proportional"));
+        assert_int_equal((int)(json_double(json_member(full, "partial_rotary_factor")) * 32) / 2,
+                         3);
+        json_close(config);
+    }
+}
+
+static void test_wide_refusals(void **state) {
+    (void)state;
+    static const struct {
+        struct wide_draft wide;
+        const char *words;
+    } refused[] = {
+        {{"w-w", {4, 2, 4, 2}, {16, 16, 32, 32}, 16, 16, 16}, "does not list every layer"},
+        {{"w--w", {4, 2, 2, 4}, {16, 16, 32, 32}, 16, 16, 16}, "of which the last has no window"},
+        {{"w-w-", {4, 2, 3, 2}, {16, 16, 32, 32}, 16, 16, 16}, "of a type as many heads"},
+        {{"w-w-", {4, 0, 4, 0}, {16, 16, 32, 32}, 16, 16, 16}, "of a type as many heads"},
+        {{"w-w-", {4, 2, 4, 2}, {16, 32, 32, 32}, 16, 16, 16}, "MLPs of one width"},
+        {{"w-w-", {4, 2, 4, 2}, {16, 16, 48, 48}, 16, 16, 16}, "nor twice that"},
+        {{"w-w-", {4, 2, 4, 2}, {1u << 31, 1u << 31, 1, 1}, 16, 16, 16}, "MLPs of one width"},
+        {{"w-w-", {4, 2, 4, 2}, {16, 16, 32, 32}, 16, 8, 16},
+         "\"gemma4.attention.value_length_swa\""},
+        {{"w-w-", {4, 2, 4, 2}, {16, 16, 32, 32}, 16, 16, 8},
+         "\"gemma4.rope.dimension_count_swa\""},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(refused); i++) {
+        struct gguf_draft d = {0};
+        draft_wide(&d, &refused[i].wide);
+        expect_refusal(&d, refused[i].words);
+    }
+    const float factors[16] = {1, 2};
+    struct gguf_draft d = {0};
+    draft_wide(&d, &sound);
+    draft_factors(&d, factors, 16);
+    expect_refusal(&d, "rope_freqs.weight is not 1 for the first pairs");
+    d = (struct gguf_draft){0};
+    draft_wide(&d, &sound);
+    draft_factors(&d, factors, 8);
+    expect_refusal(&d, "rope_freqs.weight is not 1 for the first pairs");
+    d = (struct gguf_draft){0};
+    draft_wide(&d, &sound);
+    draft_word(&d, "gemma4.rope.scaling.type", "yarn");
+    expect_refusal(&d, "\"gemma4.rope.scaling.type\" has a value that is not supported");
+    d = (struct gguf_draft){0};
+    draft_sizes(&d, "gemma4", 0);
+    expect_refusal(&d, "\"gemma4.block_count\" is no number of layers");
+}
+
+/* Constants of llama.cpp: heads of the model with 128 experts are not normed, and chunks have 8192
+ * tokens. */
+static void test_llama4(void **state) {
+    (void)state;
+    for (uint32_t experts = 16; experts <= 128; experts *= 8) {
+        struct gguf_draft d = {0};
+        draft_sizes(&d, "llama4", 2);
+        draft_u32(&d, "llama4.expert_count", experts);
+        draft_u32(&d, "llama4.feed_forward_length", 48);
+        draft_u32(&d, "llama4.expert_feed_forward_length", 24);
+        struct json *config = read_config(&d);
+        assert_int_equal(json_bool(json_member(config, "use_qk_norm")), experts != 128);
+        assert_int_equal(json_int(json_member(config, "num_local_experts")), experts);
+        assert_int_equal(json_int(json_member(config, "intermediate_size")), 24);
+        assert_int_equal(json_int(json_member(config, "intermediate_size_mlp")), 48);
+        json_close(config);
+    }
+    struct gguf_draft d = {0};
+    draft_sizes(&d, "llama4", 2);
+    draft_u32(&d, "llama4.attention.sliding_window", 0);
+    expect_refusal(&d, "\"llama4.attention.sliding_window\" has a value that is not supported");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_wide_refusals),
+        cmocka_unit_test(test_llama4),
         cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_kind_refusals),
         cmocka_unit_test(test_granite),

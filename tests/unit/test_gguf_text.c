@@ -224,6 +224,59 @@ static void test_unigram(void **state) {
     draft_free(&d);
 }
 
+/* BPE of whole texts: spaces are pieces of words, other characters bytes; marks are found in a text
+ * and made by merges. */
+static void test_text_bpe(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int kind;
+    } pieces[] = {{"<pad>", 3},
+                  {"<bos>", 3},
+                  {"<unk>", 2},
+                  {"<0xC3>", 6},
+                  {"<0xA4>", 6},
+                  {"a", 1},
+                  {"b", 1},
+                  {"\xE2\x96\x81", 1},
+                  {"\xE2\x96\x81"
+                   "a",
+                   1},
+                  {"\n", 1},
+                  {"\n\n", 4},
+                  {"<|\"|>", 4},
+                  {"<turn|>", 3}};
+    static const char *const merges[] = {"\xE2\x96\x81 a", "\n \n"};
+    struct gguf_draft d = {0};
+    draft_word(&d, "tokenizer.ggml.model", "gemma4");
+    draft_u32(&d, "tokenizer.ggml.bos_token_id", 1);
+    draft_u32(&d, "tokenizer.ggml.unknown_token_id", 2);
+    draft_u32(&d, "tokenizer.ggml.eos_token_id", 12);
+    draft_list(&d, "tokenizer.ggml.tokens", GGUF_TEXT, ARRAY_COUNT(pieces));
+    for (size_t i = 0; i < ARRAY_COUNT(pieces); i++) draft_text(&d.keys, pieces[i].text);
+    draft_list(&d, "tokenizer.ggml.token_type", GGUF_I32, ARRAY_COUNT(pieces));
+    for (size_t i = 0; i < ARRAY_COUNT(pieces); i++)
+        draft_number(&d.keys, (uint64_t)pieces[i].kind, 4);
+    draft_list(&d, "tokenizer.ggml.merges", GGUF_TEXT, ARRAY_COUNT(merges));
+    for (size_t i = 0; i < ARRAY_COUNT(merges); i++) draft_text(&d.keys, merges[i]);
+    draft_build(&d);
+    struct tokenizer *t = open_bytes(&d.file);
+    expect_ids(t, (struct text_span){"a b a", 5}, TOKENIZER_ADD_SPECIAL, "1 5 7 6 8", "spaces");
+    expect_ids(t, (struct text_span){"\xC3\xA4\n\na", 5}, 0, "3 4 10 5", "bytes and lines");
+    expect_ids(t, (struct text_span){"a<|\"|>b<turn|>", 14}, TOKENIZER_PARSE_SPECIAL, "5 11 6 12",
+               "marks");
+    struct buffer text = {0};
+    for (int id = 3; id <= 8; id++) tokenizer_piece(t, id, &text);
+    assert_int_equal(text.size, 7);
+    assert_memory_equal(text.data,
+                        "\xC3\xA4"
+                        "ab  a",
+                        7);
+    buffer_free(&text);
+    tokenizer_close(t);
+    draft_free(&d);
+}
+
 static void expect_refusal(struct gguf_draft *d, const char *words) {
     struct gguf *g;
     struct tokenizer *t;
@@ -292,9 +345,10 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models),  cmocka_unit_test(test_marks),
-        cmocka_unit_test(test_pre),     cmocka_unit_test(test_wordpiece),
-        cmocka_unit_test(test_unigram), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_models),   cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_pre),      cmocka_unit_test(test_wordpiece),
+        cmocka_unit_test(test_unigram),  cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_text_bpe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,24 +107,19 @@ static enum status put_merges(struct json_writer *w, const struct gguf *gguf, st
     return STATUS_OK;
 }
 
+/* `merged`: tokens that are found in a text as it comes are made by merges too. */
 static enum status put_bpe_model(struct json_writer *w, const struct vocabulary *vocabulary,
-                                 const struct gguf_pre *pre, struct error *e) {
-    put_key_object(w, "model");
-    put_key_string(w, "type", "BPE");
-    put_key_bool(w, "ignore_merges", pre->whole_words);
+                                 bool merged, struct error *e) {
     put_key_object(w, "vocab");
     for (int i = 0; i < vocabulary->n; i++) {
         const struct gguf_token *token = &vocabulary->tokens[i];
-        if (token->kind == GGUF_TOKEN_CONTROL || token->kind == GGUF_TOKEN_USER_DEFINED ||
-            token->text.size == 0)
-            continue;
+        bool found = token->kind == GGUF_TOKEN_CONTROL || token->kind == GGUF_TOKEN_USER_DEFINED;
+        if ((found && !merged) || token->text.size == 0) continue;
         put_key_n(w, token->text.text, token->text.size);
         put_int(w, i);
     }
     put_object_end(w);
-    enum status status = put_merges(w, vocabulary->gguf, e);
-    put_object_end(w);
-    return status;
+    return put_merges(w, vocabulary->gguf, e);
 }
 
 static enum status find_pre(const struct gguf *gguf, const struct gguf_pre **out, struct error *e) {
@@ -155,12 +150,68 @@ static enum status write_bpe(struct json_writer *w, const struct vocabulary *voc
     put_key_object(w, "decoder");
     put_key_string(w, "type", "ByteLevel");
     put_object_end(w);
-    return put_bpe_model(w, vocabulary, pre, e);
+    put_key_object(w, "model");
+    put_key_string(w, "type", "BPE");
+    put_key_bool(w, "ignore_merges", pre->whole_words);
+    enum status status = put_bpe_model(w, vocabulary, false, e);
+    put_object_end(w);
+    return status;
+}
+
+static const char space_symbol[] = "\xE2\x96\x81";
+
+/* BPE of whole texts (Gemma 4): spaces are U+2581, and characters that are no tokens are bytes. */
+
+static void put_replace(struct json_writer *w, const char *from, const char *to) {
+    put_key_string(w, "type", "Replace");
+    put_key_object(w, "pattern");
+    put_key_string(w, "String", from);
+    put_object_end(w);
+    put_key_string(w, "content", to);
+}
+
+static void put_step(struct json_writer *w, const char *type) {
+    put_object(w);
+    put_key_string(w, "type", type);
+    put_object_end(w);
+}
+
+static enum status write_text_bpe(struct json_writer *w, const struct vocabulary *vocabulary,
+                                  struct error *e) {
+    bool adds_bos, adds_eos;
+    int bos, eos, unknown;
+    if (gguf_mark_flag(vocabulary->gguf, "add_bos_token", true, &adds_bos, e) ||
+        gguf_mark_flag(vocabulary->gguf, "add_eos_token", false, &adds_eos, e) ||
+        vocabulary_read_id(vocabulary, "bos_token_id", &bos, e) ||
+        vocabulary_read_id(vocabulary, "eos_token_id", &eos, e) ||
+        vocabulary_read_id(vocabulary, "unknown_token_id", &unknown, e))
+        return e->status;
+    put_added_tokens(w, vocabulary);
+    put_key_object(w, "normalizer");
+    put_replace(w, " ", space_symbol);
+    put_object_end(w);
+    put_template(w, adds_bos ? bos : -1, adds_eos ? eos : -1);
+    put_key_object(w, "decoder");
+    put_key_string(w, "type", "Sequence");
+    put_key_array(w, "decoders");
+    put_object(w);
+    put_replace(w, space_symbol, " ");
+    put_object_end(w);
+    put_step(w, "ByteFallback");
+    put_step(w, "Fuse");
+    put_array_end(w);
+    put_object_end(w);
+    put_key_object(w, "model");
+    put_key_string(w, "type", "BPE");
+    put_key_bool(w, "byte_fallback", true);
+    put_key_bool(w, "fuse_unk", true);
+    if (unknown >= 0) put_span(w, "unk_token", vocabulary->tokens[unknown].text);
+    enum status status = put_bpe_model(w, vocabulary, true, e);
+    put_object_end(w);
+    return status;
 }
 
 /* WordPiece: a word's first piece begins with U+2581, the others have lost their "##". */
-
-static const char space_symbol[] = "\xE2\x96\x81";
 
 static void put_wordpiece_model(struct json_writer *w, const struct vocabulary *vocabulary,
                                 int unknown) {
@@ -321,13 +372,14 @@ static enum status write_sentencepiece(struct buffer *buffer, const struct vocab
 
 /* All kinds. */
 
-enum model_kind { KIND_BPE, KIND_WORDPIECE, KIND_SENTENCEPIECE, KIND_UNIGRAM };
+enum model_kind { KIND_BPE, KIND_TEXT_BPE, KIND_WORDPIECE, KIND_SENTENCEPIECE, KIND_UNIGRAM };
 
 static enum status find_kind(const struct gguf *gguf, enum model_kind *out, struct error *e) {
     static const struct {
         const char *name;
         enum model_kind kind;
     } kinds[] = {{"gpt2", KIND_BPE},
+                 {"gemma4", KIND_TEXT_BPE},
                  {"bert", KIND_WORDPIECE},
                  {"llama", KIND_SENTENCEPIECE},
                  {"t5", KIND_UNIGRAM}};
@@ -340,7 +392,8 @@ static enum status find_kind(const struct gguf *gguf, enum model_kind *out, stru
             return STATUS_OK;
     }
     return error_set(e, STATUS_UNSUPPORTED,
-                     "%s: tokenizer.ggml.model \"%.*s\" is unknown; known: gpt2, llama, bert, t5",
+                     "%s: tokenizer.ggml.model \"%.*s\" is unknown; known: gpt2, gemma4, llama, "
+                     "bert, t5",
                      gguf_name(gguf), (int)(name.size < 60 ? name.size : 60), name.text);
 }
 
@@ -349,8 +402,9 @@ static enum status write_json(struct buffer *out, const struct vocabulary *vocab
     struct json_writer w;
     put_begin(&w, out);
     put_object(&w);
-    enum status status =
-        kind == KIND_BPE ? write_bpe(&w, vocabulary, e) : write_wordpiece(&w, vocabulary, e);
+    enum status status = kind == KIND_BPE        ? write_bpe(&w, vocabulary, e)
+                         : kind == KIND_TEXT_BPE ? write_text_bpe(&w, vocabulary, e)
+                                                 : write_wordpiece(&w, vocabulary, e);
     if (status == STATUS_OK) put_object_end(&w);
     return status;
 }
@@ -385,8 +439,8 @@ static enum status put_options(struct json_writer *w, const struct vocabulary *v
                                enum model_kind kind, struct error *e) {
     bool adds_bos, adds_eos;
     struct text_span template;
-    if (gguf_mark_flag(vocabulary->gguf, "add_bos_token", kind == KIND_SENTENCEPIECE, &adds_bos,
-                       e) ||
+    bool bos = kind == KIND_SENTENCEPIECE || kind == KIND_TEXT_BPE;
+    if (gguf_mark_flag(vocabulary->gguf, "add_bos_token", bos, &adds_bos, e) ||
         gguf_mark_flag(vocabulary->gguf, "add_eos_token", kind == KIND_UNIGRAM, &adds_eos, e))
         return e->status;
     put_key_bool(w, "add_bos_token", adds_bos);

@@ -292,6 +292,7 @@ static void put_row(struct gguf_keys *keys, const struct model *model,
         case KEY_PER_HEAD:
         case KEY_COUNT:
         case KEY_UNEVEN:
+        case KEY_DIFFERS:
         case KEY_TURNS:
         case KEY_MSCALE:
         case KEY_IGNORED:
