@@ -187,22 +187,26 @@ static void add_json_call(struct chat_reply *reply, const struct json *call) {
              arguments ? arguments : json_member(call, "parameters"));
 }
 
-/* The bytes of the JSON value, object or list, that the span begins with; 0: it is not complete. */
-static size_t json_size(struct text_span span) {
+enum call_found span_json(struct text_span span, size_t *size) {
     int depth = 0;
     bool inside = false;
+    *size = 0;
     for (size_t i = 0; i < span.size; i++) {
         char c = span.text[i];
+        bool opens = c == '{' || c == '[', closes = c == '}' || c == ']';
         if (inside && c == '\\')
             i++;
         else if (c == '"')
             inside = !inside;
-        else if (!inside && (c == '{' || c == '['))
-            depth++;
-        else if (!inside && (c == '}' || c == ']') && --depth == 0)
-            return i + 1;
+        else if (!inside)
+            depth += opens - closes;
+        if (closes && depth == 0) {
+            *size = i + 1;
+            return CALL_READ;
+        }
+        if (depth < 1 || (!inside && c == '<')) return CALL_WRONG;
     }
-    return 0;
+    return CALL_WAITS;
 }
 
 /* A call, or a list of calls; nothing is added unless all of it is good. */
@@ -220,14 +224,23 @@ static bool read_json_calls(struct chat_reply *reply, struct text_span span) {
     return good;
 }
 
+bool reply_call_ends(const struct chat_reply *reply, struct text_span call, const char *end) {
+    size_t tag = strlen(end), tried = reply->tried < tag ? 0 : reply->tried - tag + 1;
+    return span_find((struct text_span){call.text + tried, call.size - tried}, end) != SIZE_MAX;
+}
+
+/* The tag is sought behind the JSON, whose texts may have it too. */
 static enum call_found read_hermes(struct chat_reply *reply, struct text_span span, bool last,
                                    size_t *used) {
-    size_t begin = strlen(hermes_begin), end = span_find(span, hermes_end);
-    size_t from = blanks_at(span, begin);
-    struct text_span inside = {span.text + from, (end == SIZE_MAX ? span.size : end) - from};
-    if (end == SIZE_MAX && !last) return CALL_WAITS;
-    inside.size = without_blanks(inside, inside.size);
-    *used = end == SIZE_MAX ? span.size : end + strlen(hermes_end);
+    if (!last && !reply_call_ends(reply, span, hermes_end)) return CALL_WAITS;
+    size_t from = blanks_at(span, strlen(hermes_begin)), size;
+    struct text_span inside = {span.text + from, span.size - from};
+    enum call_found found = span_json(inside, &size);
+    struct text_span behind = {inside.text + size, inside.size - size};
+    size_t end = span_find(behind, hermes_end);
+    if (!last && (found == CALL_WAITS || end == SIZE_MAX)) return CALL_WAITS;
+    *used = end == SIZE_MAX ? span.size : from + size + end + strlen(hermes_end);
+    inside.size = without_blanks(inside, end == SIZE_MAX ? inside.size : size + end);
     return read_json_calls(reply, inside) ? CALL_READ : CALL_WRONG;
 }
 
@@ -238,10 +251,10 @@ static enum call_found read_mistral_named(struct chat_reply *reply, struct text_
     size_t name_end = brace ? (size_t)(brace - span.text) : span.size;
     struct text_span rest = {span.text + name_end, span.size - name_end},
                      name = {span.text + from, name_end - from};
-    size_t size = json_size(rest), arguments = span_find(name, mistral_arguments);
+    size_t size, arguments = span_find(name, mistral_arguments);
     struct error e;
     struct json *json;
-    if (size == 0) return last ? CALL_WRONG : CALL_WAITS;
+    if (span_json(rest, &size) != CALL_READ) return last ? CALL_WRONG : CALL_WAITS;
     if (arguments != SIZE_MAX) name.size = arguments;
     name.size = without_blanks(name, name.size);
     if (name.size == 0 || memchr(name.text, '\0', name.size) ||
@@ -261,8 +274,8 @@ static enum call_found read_mistral(struct chat_reply *reply, struct text_span s
     if (from == span.size) return last ? CALL_WRONG : CALL_WAITS;
     if (span.text[from] != '[') return read_mistral_named(reply, span, from, last, used);
     struct text_span list = {span.text + from, span.size - from};
-    size_t size = json_size(list);
-    if (size == 0) return last ? CALL_WRONG : CALL_WAITS;
+    size_t size;
+    if (span_json(list, &size) != CALL_READ) return last ? CALL_WRONG : CALL_WAITS;
     list.size = size;
     *used = from + size;
     return read_json_calls(reply, list) ? CALL_READ : CALL_WRONG;
@@ -276,8 +289,8 @@ static enum call_found read_llama(struct chat_reply *reply, struct text_span spa
     if (!last) return CALL_WAITS;
     while ((at = blanks_at(span, at)) < span.size) {
         struct text_span call = {span.text + at, span.size - at};
-        call.size = span.text[at] == '{' ? json_size(call) : 0;
-        if (call.size == 0 || !read_json_calls(reply, call)) break;
+        bool object = span.text[at] == '{' && span_json(call, &call.size) == CALL_READ;
+        if (!object || !read_json_calls(reply, call)) break;
         at = blanks_at(span, at + call.size);
         if (at < span.size && span.text[at] == ';') at++;
     }
@@ -328,6 +341,7 @@ static bool read_words(struct chat_reply *reply, struct text_span span, bool las
     size_t words = without_blanks(span, at);
     reply_take(reply, &reply->content, span, words);
     enum call_found found = read_call(reply, call, last, &used);
+    reply->tried = found == CALL_WAITS ? call.size : 0;
     if (found == CALL_WAITS) return false;
     if (found == CALL_READ) {
         reply->read += at - words + used;
@@ -357,7 +371,7 @@ void chat_reply_read(struct chat_reply *reply, const char *text, size_t size, bo
 }
 
 void chat_reply_turn(struct chat_reply *reply) {
-    reply->read = 0;
+    reply->read = reply->tried = 0;
     reply->part = REPLY_BEGINS;
     reply->n_pieces = 0;
     reply->content_start = 0;

@@ -46,7 +46,8 @@ struct chat_reply {
     enum thought_form thoughts; /* that the answer may begin with */
     bool channels;              /* the model writes messages in channels (harmony.h) */
     enum reply_part part;
-    size_t read; /* bytes of the answer's text that have been taken apart */
+    size_t read;  /* bytes of the answer's text that have been taken apart */
+    size_t tried; /* bytes of the call that comes next in which its end was sought */
     struct buffer reasoning, content;
     size_t content_start;       /* byte of the answer's text that content begins with */
     struct reply_piece *pieces; /* [n_pieces] of the content, in order */

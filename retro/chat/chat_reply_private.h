@@ -14,8 +14,14 @@ size_t span_find(struct text_span span, const char *mark);
 bool span_may_become(struct text_span span, const char *mark);
 /* The bytes that cannot be part of a mark that is still to come. */
 size_t span_before_mark(struct text_span span, const char *mark);
+/* Finds the end of the JSON value, object or list, that the span begins with, whatever its texts
+ * hold. *size: its bytes, 0 where it was not found. CALL_WRONG: a tag stands in it, or the span
+ * begins with another text. */
+enum call_found span_json(struct text_span span, size_t *size);
 /* Moves the first `size` bytes that have not been read to `to`, which is the reply's reasoning or
  * content. */
 void reply_take(struct chat_reply *reply, struct buffer *to, struct text_span span, size_t size);
 /* Adds a call with arguments that are a JSON object; false: they are not, or the name is none. */
 bool reply_add_call(struct chat_reply *reply, struct text_span name, struct text_span arguments);
+/* Whether the tag came since the call was tried last: without it the call cannot be whole. */
+bool reply_call_ends(const struct chat_reply *reply, struct text_span call, const char *end);

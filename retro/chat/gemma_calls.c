@@ -34,10 +34,13 @@ static bool gemma_take(struct gemma_reader *reader, const char *text) {
     return true;
 }
 
-/* The bytes before a mark, which is passed too. */
+/* The bytes before a mark, which is passed too; all bytes where it does not come. */
 static bool gemma_until(struct gemma_reader *reader, const char *mark, struct text_span *out) {
     size_t end = span_find(reader->rest, mark);
-    if (end == SIZE_MAX) return false;
+    if (end == SIZE_MAX) {
+        gemma_pass(reader, reader->rest.size);
+        return false;
+    }
     *out = (struct text_span){reader->rest.text, end};
     gemma_pass(reader, end + strlen(mark));
     return true;
@@ -78,7 +81,8 @@ static bool gemma_items(struct gemma_reader *reader, bool object) {
     return true;
 }
 
-/* A number, true, false, null, or a text as JSON writes it. */
+/* A number, true, false, null, or a text as JSON writes it. All bytes are passed where it has no
+ * end. */
 static bool gemma_word(struct gemma_reader *reader) {
     struct json *json;
     struct error ignored;
@@ -89,7 +93,10 @@ static bool gemma_word(struct gemma_reader *reader) {
             size += reader->rest.text[size] == '\\';
     while (!text && size < reader->rest.size && !strchr(",]}", reader->rest.text[size])) size++;
     size += text;
-    if (size > reader->rest.size) return false;
+    if (size > reader->rest.size || (!text && size == reader->rest.size)) {
+        gemma_pass(reader, reader->rest.size);
+        return false;
+    }
     struct text_span word = trim_blanks((struct text_span){reader->rest.text, size});
     if (json_parse_any(&json, word, "value", &ignored)) return false;
     put_json(&reader->w, json);
@@ -120,17 +127,17 @@ static bool gemma_value(struct gemma_reader *reader) {
     return good;
 }
 
-bool gemma_call_read(struct chat_reply *reply, struct text_span call) {
-    struct gemma_reader reader = {.rest = call};
+bool gemma_call_read(struct chat_reply *reply, struct text_span *span) {
+    struct gemma_reader reader = {.rest = *span};
     struct buffer arguments = {0};
     struct text_span name;
     put_begin_spaced(&reader.w, &arguments);
     bool good = gemma_take(&reader, before_name) && gemma_until(&reader, "{", &name) &&
                 gemma_items(&reader, true);
     gemma_skip(&reader);
-    good = good && reader.rest.size == 0 &&
-           reply_add_call(reply, trim_blanks(name),
-                          (struct text_span){arguments.data, arguments.size});
+    good = good && reply_add_call(reply, trim_blanks(name),
+                                  (struct text_span){arguments.data, arguments.size});
     buffer_free(&arguments);
+    *span = reader.rest;
     return good;
 }

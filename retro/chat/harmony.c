@@ -65,12 +65,23 @@ static bool begins_header(struct text_span span, bool last) {
     return false;
 }
 
+/* Where a message to a tool ends: behind its JSON, whose texts may have the marks too. */
+static size_t find_call_end(struct text_span body, bool last, size_t *mark) {
+    struct text_span json = trim_blanks(body);
+    size_t size;
+    if (span_json(json, &size) == CALL_WAITS && !last) return SIZE_MAX;
+    size_t before = size > 0 ? (size_t)(json.text - body.text) + size : 0;
+    size_t end = find_end((struct text_span){body.text + before, body.size - before}, mark);
+    return end == SIZE_MAX ? SIZE_MAX : before + end;
+}
+
 /* A message to a tool is a call once it is there whole. SIZE_MAX: more is to come; 0: it is none.
  */
 static size_t read_call(struct chat_reply *reply, struct text_span recipient, struct text_span body,
                         bool last) {
-    size_t mark = 0, end = find_end(body, &mark), prefix = strlen(tool_prefix);
+    size_t mark = 0, prefix = strlen(tool_prefix);
     if (recipient.size <= prefix || memcmp(recipient.text, tool_prefix, prefix) != 0) return 0;
+    size_t end = find_call_end(body, last, &mark);
     if (end == SIZE_MAX && !last) return SIZE_MAX;
     size_t size = end == SIZE_MAX ? body.size : end;
     struct text_span name = {recipient.text + prefix, recipient.size - prefix};

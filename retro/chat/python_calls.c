@@ -58,7 +58,10 @@ static bool python_code(struct python_reader *reader, size_t digits, struct buff
     char text[] = "\"\\u0000\"";
     struct error ignored;
     struct json *json;
-    if (reader->rest.size < digits) return false;
+    if (reader->rest.size < digits) {
+        reader->rest = (struct text_span){reader->rest.text + reader->rest.size, 0};
+        return false;
+    }
     memcpy(text + 7 - digits, reader->rest.text, digits);
     reader->rest.text += digits;
     reader->rest.size -= digits;
@@ -230,8 +233,8 @@ static bool python_call(struct python_reader *reader, struct chat_reply *reply) 
     return good;
 }
 
-bool python_calls_read(struct chat_reply *reply, struct text_span list) {
-    struct python_reader reader = {.rest = list};
+bool python_calls_read(struct chat_reply *reply, struct text_span *span) {
+    struct python_reader reader = {.rest = *span};
     bool good = python_take(&reader, '['), more = good;
     while (more) {
         good = python_call(&reader, reply);
@@ -239,5 +242,6 @@ bool python_calls_read(struct chat_reply *reply, struct text_span list) {
     }
     good = good && python_take(&reader, ']');
     python_skip(&reader);
-    return good && reader.rest.size == 0;
+    *span = reader.rest;
+    return good;
 }

@@ -224,32 +224,36 @@ static enum call_found read_tagged_call(struct chat_reply *reply, const struct c
     return found;
 }
 
-/* Drops the last of these marks in the text, and what is behind it. */
-static void cut_at_last(struct text_span *span, const char *mark) {
-    size_t size = strlen(mark);
-    for (size_t at = span->size; at >= size; at--) {
-        if (memcmp(span->text + at - size, mark, size) != 0) continue;
-        span->size = at - size;
-        return;
-    }
+/* Passes a tag behind blanks. */
+static enum call_found pass_tag(struct text_span *span, const char *tag) {
+    skip_blanks(span);
+    if (skip_tag(span, tag)) return CALL_READ;
+    return span_may_become(*span, tag) ? CALL_WAITS : CALL_WRONG;
 }
 
 /* NAME, separator, {...}; or as earlier versions: the word function, separator, NAME and a block of
- * JSON, whose texts may have the block's marks. Models of either kind write both. */
+ * JSON. Texts of the JSON may have any of the tags. Models of either kind write both. */
 static enum call_found read_deepseek_call(struct chat_reply *reply, const struct call_tags *tags,
                                           struct text_span *span) {
-    static const char block[] = "```json", block_end[] = "```";
     struct text_span name, arguments;
     if (!skip_tag(span, tags->call)) return CALL_WRONG;
-    if (!take_until(span, tags->name_end, &name) || !take_until(span, tags->call_end, &arguments))
-        return CALL_WAITS;
+    if (!take_until(span, tags->name_end, &name)) return CALL_WAITS;
     name = trim_blanks(name);
-    if (span_is(name, "function") && span_find(arguments, block) != SIZE_MAX) {
-        take_until(&arguments, block, &name);
-        cut_at_last(&arguments, block_end);
-        name = trim_blanks(name);
-    }
-    return reply_add_call(reply, name, trim_blanks(arguments)) ? CALL_READ : CALL_WRONG;
+    skip_blanks(span);
+    bool block = span_is(name, "function") && !span_starts_with(*span, "{");
+    if (block && !take_until(span, "```json", &name)) return CALL_WAITS;
+    skip_blanks(span);
+
+    arguments = *span;
+    enum call_found found = span_json(*span, &arguments.size);
+    if (found != CALL_READ) return found;
+    span->text += arguments.size;
+    span->size -= arguments.size;
+
+    if (block) found = pass_tag(span, "```");
+    if (found == CALL_READ) found = pass_tag(span, tags->call_end);
+    if (found != CALL_READ) return found;
+    return reply_add_call(reply, trim_blanks(name), arguments) ? CALL_READ : CALL_WRONG;
 }
 
 /* All between the outer tags. */
@@ -266,35 +270,29 @@ static enum call_found read_list(struct chat_reply *reply, const struct call_tag
     return found;
 }
 
-/* Calls that are one text between the outer tags. */
-static enum call_found read_inside(struct chat_reply *reply, const struct call_tags *tags,
-                                   struct text_span *span) {
-    struct text_span inside = *span;
-    if (!take_until(span, tags->end, &inside))
-        *span = (struct text_span){span->text + span->size, 0};
-    bool read = reply->format == CALLS_GEMMA ? gemma_call_read(reply, inside)
-                                             : python_calls_read(reply, trim_blanks(inside));
-    return read ? CALL_READ : CALL_WRONG;
+/* Calls that are one text between the outer tags, which may stand in texts of theirs. */
+static enum call_found read_inside(struct chat_reply *reply, struct text_span *span) {
+    bool read =
+        reply->format == CALLS_GEMMA ? gemma_call_read(reply, span) : python_calls_read(reply, span);
+    if (read) return CALL_READ;
+    return span->size == 0 ? CALL_WAITS : CALL_WRONG;
 }
 
 enum call_found tagged_calls_read(struct chat_reply *reply, struct text_span span, bool last,
                                   size_t *used) {
     const struct call_tags *tags = &tags_of[reply->format];
+    bool inside = reply->format == CALLS_PYTHON || reply->format == CALLS_GEMMA;
     struct text_span rest = span;
     int before = reply->n_calls;
-    if (!last && span_find(span, tags->end) == SIZE_MAX) return CALL_WAITS;
+    if (!last && !reply_call_ends(reply, span, tags->end)) return CALL_WAITS;
 
     skip_tag(&rest, tags->begin);
-    enum call_found found;
-    if (reply->format == CALLS_PYTHON || reply->format == CALLS_GEMMA) {
-        found = read_inside(reply, tags, &rest);
-    } else {
-        found = read_list(reply, tags, &rest);
-        bool ends = found == CALL_READ && (skip_tag(&rest, tags->end) || (last && rest.size == 0));
-        /* A value may have had the outer tag's text: then that tag is still on its way. */
-        bool waits = span_may_become(rest, tags->end) || span_may_become(rest, tags->call);
-        if (found == CALL_READ && !ends) found = waits ? CALL_WAITS : CALL_WRONG;
-    }
+    enum call_found found = inside ? read_inside(reply, &rest) : read_list(reply, tags, &rest);
+    bool ends = found == CALL_READ && (skip_tag(&rest, tags->end) || (last && rest.size == 0));
+    /* A value may have had the outer tag's text: then that tag is still on its way. */
+    bool waits = span_may_become(rest, tags->end) ||
+                 (!inside && span_may_become(rest, tags->call));
+    if (found == CALL_READ && !ends) found = waits ? CALL_WAITS : CALL_WRONG;
     while (found != CALL_READ && reply->n_calls > before) chat_reply_drop_call(reply);
     *used = (size_t)(rest.text - span.text);
     return found == CALL_WAITS && last ? CALL_WRONG : found;

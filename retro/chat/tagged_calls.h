@@ -33,8 +33,10 @@ enum call_found tagged_calls_read(struct chat_reply *reply, struct text_span spa
                                   size_t *used);
 /* Whether a tool or a parameter can have the name in a list of Python's. */
 bool python_name_fits(struct text_span name);
-/* The same of the list between CALLS_PYTHON's tags (python_calls.c). false: it is none. */
-bool python_calls_read(struct chat_reply *reply, struct text_span list);
+/* Reads the list that the span begins with, as it stands between CALLS_PYTHON's tags
+ * (python_calls.c), and moves the span behind it and the blanks there. false: it begins with none,
+ * or, where nothing of the span is left, with one that is not complete. */
+bool python_calls_read(struct chat_reply *reply, struct text_span *span);
 /* The same of a call between CALLS_GEMMA's tags (gemma_calls.c). */
 #define GEMMA_QUOTE "<|\"|>"
-bool gemma_call_read(struct chat_reply *reply, struct text_span call);
+bool gemma_call_read(struct chat_reply *reply, struct text_span *span);

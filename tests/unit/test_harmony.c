@@ -29,6 +29,11 @@ static const struct channel_case {
      "",
      {"f {\"x\": [1, \"}\"]}"}},
     {" to=functions.g<|channel|>commentary json<|message|>{}", "", "", {"g {}"}},
+    {"<|channel|>commentary to=functions.f<|message|> {\"x\": \"<|call|><|start|>\"}<|call|>",
+     "",
+     "",
+     {"f {\"x\": \"<|call|><|start|>\"}"}},
+    {"<|channel|>commentary to=functions.f<|message|>{\"x\": \"<|call|>", "", "{\"x\": \"", {0}},
     {" to=functions.f<|channel|>commentary<|message|>{\"a\": 1}<|call|>" NEXT
      " to=functions.g<|channel|>commentary<|message|>{}<|call|>",
      "",
