@@ -161,6 +161,18 @@ bool tagged_value_is_text(const struct json *parameter) {
     return json_is_absent(parameter) || has_type(parameter, "string");
 }
 
+/* Whether null is among the values: `type` names it, and `enum` and `const` do where they are
+ * there. */
+static bool has_null(const struct json *parameter) {
+    const struct json *values = json_member(parameter, "enum"),
+                      *constant = json_member(parameter, "const");
+    bool listed = json_is_absent(values);
+    for (size_t i = 0; i < json_count(values); i++)
+        listed = listed || json_kind(json_item(values, i)) == JSON_KIND_NULL;
+    bool only = json_is_absent(constant) || json_kind(constant) == JSON_KIND_NULL;
+    return has_type(parameter, "null") && listed && only;
+}
+
 /* Python's words for what JSON calls true, false and null: templates of Jinja write those. */
 static struct text_span word_of_python(struct text_span value) {
     static const struct {
@@ -172,10 +184,14 @@ static struct text_span word_of_python(struct text_span value) {
     return value;
 }
 
+bool tagged_text_is_null(const struct json *parameter, struct text_span text) {
+    return tagged_value_is_text(parameter) && has_null(parameter) &&
+           span_is(word_of_python(trim_blanks(text)), "null");
+}
+
 static void put_value(struct json_writer *w, const struct json *parameter, struct text_span value) {
     struct text_span spelt = word_of_python(trim_blanks(value));
-    bool text = tagged_value_is_text(parameter);
-    bool none = text && has_type(parameter, "null") && span_is(spelt, "null");
+    bool text = tagged_value_is_text(parameter), none = tagged_text_is_null(parameter, value);
     struct json *json = NULL;
     struct error ignored;
     if ((!text || none) && json_parse_any(&json, spelt, "value", &ignored) == STATUS_OK)
@@ -272,8 +288,8 @@ static enum call_found read_list(struct chat_reply *reply, const struct call_tag
 
 /* Calls that are one text between the outer tags, which may stand in texts of theirs. */
 static enum call_found read_inside(struct chat_reply *reply, struct text_span *span) {
-    bool read =
-        reply->format == CALLS_GEMMA ? gemma_call_read(reply, span) : python_calls_read(reply, span);
+    bool read = reply->format == CALLS_GEMMA ? gemma_call_read(reply, span)
+                                             : python_calls_read(reply, span);
     if (read) return CALL_READ;
     return span->size == 0 ? CALL_WAITS : CALL_WRONG;
 }
@@ -290,8 +306,7 @@ enum call_found tagged_calls_read(struct chat_reply *reply, struct text_span spa
     enum call_found found = inside ? read_inside(reply, &rest) : read_list(reply, tags, &rest);
     bool ends = found == CALL_READ && (skip_tag(&rest, tags->end) || (last && rest.size == 0));
     /* A value may have had the outer tag's text: then that tag is still on its way. */
-    bool waits = span_may_become(rest, tags->end) ||
-                 (!inside && span_may_become(rest, tags->call));
+    bool waits = span_may_become(rest, tags->end) || (!inside && span_may_become(rest, tags->call));
     if (found == CALL_READ && !ends) found = waits ? CALL_WAITS : CALL_WRONG;
     while (found != CALL_READ && reply->n_calls > before) chat_reply_drop_call(reply);
     *used = (size_t)(rest.text - span.text);

@@ -24,6 +24,9 @@
 const char *tagged_calls_begin(enum call_format format);
 /* Whether a value of this schema between tags is text, and not JSON. */
 bool tagged_value_is_text(const struct json *parameter);
+/* Whether a text between tags is read as null and not as itself: where null is among the values of
+ * the schema, a text is too, and it spells null as JSON or Python does. */
+bool tagged_text_is_null(const struct json *parameter, struct text_span text);
 /* Whether a text between tags is read back as it was written: it has no tag that would end it
  * earlier, and no blanks or line ends around it that are dropped. Of DeepSeek's formats names. */
 enum tagged_part { TAGGED_NAME, TAGGED_KEY, TAGGED_VALUE };

@@ -42,14 +42,31 @@ static bool is_among(struct text_span name, const char *const *names) {
     return false;
 }
 
-/* The texts of `enum` or `const`, as they are. */
-static int draft_texts(const struct tagged_draft *draft, const struct json *list) {
+/* A text of `enum` or `const` as it is, or null where it is among the values; EXPR_NOTHING for
+ * values of other types, which a text between tags never becomes. */
+static int draft_listed(const struct tagged_draft *draft, const struct json *schema,
+                        const struct json *value) {
+    static const struct text_span null = {"null", 4};
+    struct text_span text = json_text(value);
+    if (json_kind(value) == JSON_KIND_NULL && tagged_text_is_null(schema, null))
+        return expr_word(draft->d, null.text);
+    if (text.text == NULL || tagged_text_check(draft->format, TAGGED_VALUE, text, draft->e))
+        return EXPR_NOTHING;
+    if (!tagged_text_is_null(schema, text)) return expr_text(draft->d, text.text, text.size);
+    error_set(
+        draft->e, STATUS_INVALID,
+        "the model's calls cannot have the value \"%.100s\": where null may stand too it would "
+        "be read as null",
+        text.text);
+    return EXPR_NOTHING;
+}
+
+static int draft_texts(const struct tagged_draft *draft, const struct json *schema) {
+    const struct json *list = json_member(schema, "enum");
     struct expr_list all = {0};
-    for (size_t i = 0; i < json_count(list); i++) {
-        struct text_span text = json_text(json_item(list, i));
-        if (text.text == NULL) continue;
-        if (tagged_text_check(draft->format, TAGGED_VALUE, text, draft->e)) break;
-        expr_list_add(&all, expr_text(draft->d, text.text, text.size));
+    for (size_t i = 0; i < json_count(list) && !draft->e->status; i++) {
+        int expr = draft_listed(draft, schema, json_item(list, i));
+        if (expr != EXPR_NOTHING) expr_list_add(&all, expr);
     }
     int expr = expr_either(draft->d, all.items, all.n);
     free(all.items);
@@ -60,13 +77,11 @@ static int draft_text_value(const struct tagged_draft *draft, const struct json_
     static const char *const known[] = {"type",     "description", "title", "default",
                                         "examples", "enum",        "const", NULL};
     const struct json *schema = property->value, *texts = json_member(schema, "enum");
-    struct text_span constant = json_text(json_member(schema, "const"));
+    const struct json *constant = json_member(schema, "const");
     for (struct json_entry it = {0}; json_next(schema, &it);)
         if (!is_among(it.name, known)) return refuse(draft, property->name, it.name);
-    if (constant.text && tagged_text_check(draft->format, TAGGED_VALUE, constant, draft->e))
-        return EXPR_NOTHING;
-    if (constant.text) return expr_text(draft->d, constant.text, constant.size);
-    if (json_is_list(texts)) return draft_texts(draft, texts);
+    if (constant) return draft_listed(draft, schema, constant);
+    if (json_is_list(texts)) return draft_texts(draft, schema);
     return expr_text_without(draft->d, '<', '/'); /* "</" begins the tag behind */
 }
 

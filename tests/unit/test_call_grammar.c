@@ -269,6 +269,9 @@ static void test_lists(void **state) {
 #define ENUM_OF(text) \
     "\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"string\", " \
     "\"enum\": [\"" text "\"]}}}"
+#define VALUES_OF(keywords) \
+    "\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"properties\": {\"a\": " \
+    "{\"type\": [\"string\", \"null\"], " keywords "}}, \"required\": [\"a\"]}"
 static void test_list_refusals(void **state) {
     (void)state;
     static const struct {
@@ -313,6 +316,9 @@ static void test_list_refusals(void **state) {
          "\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"string\", "
          "\"format\": \"quote\"}}}",
          "hold no quotes"},
+        {CALLS_GLM, VALUES_OF("\"enum\": [\"null\", null]"),
+         "cannot have the value \"null\": where null may stand"},
+        {CALLS_MINIMAX, VALUES_OF("\"enum\": [null, \"None\"]"), "cannot have the value \"None\""},
     };
     for (size_t i = 0; i < ARRAY_COUNT(refused); i++) {
         struct grammar *g;
@@ -418,6 +424,53 @@ static void test_gemma_values(void **state) {
     grammar_release(g);
 }
 
+/* Between tags: null where it is among the values, a text else; read back as it is allowed. */
+static void test_null(void **state) {
+    static const struct {
+        const char *keywords, *value, *arguments; /* NULL: the grammar refuses the value */
+    } nulls[] = {
+        {"\"enum\": [\"a\", null]", "null", "{\"a\": null}"},
+        {"\"enum\": [\"a\", null]", "a", "{\"a\": \"a\"}"},
+        {"\"enum\": [\"a\", null]", "b", NULL},
+        {"\"enum\": [\"a\", \"null\"]", "null", "{\"a\": \"null\"}"},
+        {"\"const\": null", "null", "{\"a\": null}"},
+        {"\"const\": null", "a", NULL},
+        {"\"const\": \"None\"", "None", "{\"a\": \"None\"}"},
+        {"\"title\": \"any\"", "null", "{\"a\": null}"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(nulls); i++) {
+        struct chat_reply reply = {.format = CALLS_GLM};
+        struct buffer members = {0}, text = {0};
+        struct grammar *g;
+        struct json *guide;
+        struct error e;
+        buffer_printf(&members,
+                      "{\"forced\": true, \"tools\": [{\"function\": {" VALUES_OF("%s") "}}]}",
+                      nulls[i].keywords);
+        buffer_printf(&text,
+                      "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>%s</arg_value>\n</tool_call>",
+                      nulls[i].value);
+        members.data[members.size - 1] = '\0';
+        if (open_format(&g, CALLS_GLM, members.data + 1, false, &e)) fail_msg("%s", e.text);
+        members.data[members.size - 1] = '}';
+        check_guide(g, text.data, nulls[i].arguments != NULL);
+        assert_int_equal(
+            json_parse(&guide, (struct text_span){members.data, members.size}, "guide", &e),
+            STATUS_OK);
+        reply.tools = json_member(guide, "tools");
+        chat_reply_read(&reply, text.data, text.size, true);
+        assert_int_equal(reply.n_calls, 1);
+        if (nulls[i].arguments)
+            assert_string_equal(reply.calls[0].arguments.data, nulls[i].arguments);
+        chat_reply_free(&reply);
+        json_close(guide);
+        grammar_release(g);
+        buffer_free(&members);
+        buffer_free(&text);
+    }
+}
+
 static int open_vocab(void **state) {
     (void)state;
     tokenizer = open_test_tokenizer();
@@ -434,8 +487,9 @@ static int close_vocab(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_channels),   cmocka_unit_test(test_names),
-        cmocka_unit_test(test_lists),      cmocka_unit_test(test_list_refusals),
-        cmocka_unit_test(test_references), cmocka_unit_test(test_gemma_values)};
+        cmocka_unit_test(test_channels),    cmocka_unit_test(test_names),
+        cmocka_unit_test(test_lists),       cmocka_unit_test(test_list_refusals),
+        cmocka_unit_test(test_null),        cmocka_unit_test(test_references),
+        cmocka_unit_test(test_gemma_values)};
     return cmocka_run_group_tests(tests, open_vocab, close_vocab);
 }
