@@ -144,18 +144,53 @@ static bool is_required(const struct json *parameters, struct text_span name) {
     return false;
 }
 
-/* Keywords of the parameters as a whole. */
+static enum status fail_parameters(const struct tagged_draft *draft, const char *place,
+                                   const char *expected, const struct json *found) {
+    char shown[JSON_SHOWN_SIZE];
+    return error_set(draft->e, STATUS_INVALID, "parameters of %.100s: %sexpected %s, found %s",
+                     json_text(json_member(draft->function, "name")).text, place, expected,
+                     json_shown(found, shown));
+}
+
+/* The names that have to be there are those of properties. */
+static enum status check_required(const struct tagged_draft *draft, const struct json *parameters) {
+    const struct json *required = json_member(parameters, "required"),
+                      *properties = json_member(parameters, "properties");
+    if (required && !json_is_list(required))
+        return fail_parameters(draft, "required: ", "an array", required);
+    for (size_t i = 0; i < json_count(required); i++) {
+        const struct json *name = json_item(required, i);
+        if (!json_is_text(name)) return fail_parameters(draft, "required: ", "a string", name);
+        if (json_member_n(properties, json_text(name))) continue;
+        return error_set(draft->e, STATUS_INVALID,
+                         "parameters of %.100s: required: properties has no \"%.100s\"",
+                         json_text(json_member(draft->function, "name")).text,
+                         json_text(name).text);
+    }
+    return STATUS_OK;
+}
+
+/* The parameters as a whole: none, or an object of properties. */
 static enum status check_parameters(const struct tagged_draft *draft) {
     static const char *const known[] = {"type",  "properties",  "required", "additionalProperties",
                                         "title", "description", "$schema",  "$defs",
                                         NULL};
-    const struct json *parameters = json_member(draft->function, "parameters");
+    const struct json *parameters = json_member(draft->function, "parameters"),
+                      *type = json_member(parameters, "type"),
+                      *properties = json_member(parameters, "properties");
+    if (json_is_absent(parameters)) return STATUS_OK;
+    if (json_kind(parameters) != JSON_KIND_OBJECT)
+        return fail_parameters(draft, "", "an object", parameters);
     for (struct json_entry it = {0}; json_next(parameters, &it);)
         if (!is_among(it.name, known)) {
             refuse(draft, (struct text_span){0}, it.name);
             return draft->e->status;
         }
-    return STATUS_OK;
+    if (type && !json_text_is(type, "object"))
+        return fail_parameters(draft, "type: ", "\"object\"", type);
+    if (properties && json_kind(properties) != JSON_KIND_OBJECT)
+        return fail_parameters(draft, "properties: ", "an object", properties);
+    return check_required(draft, parameters);
 }
 
 static int draft_parameters(const struct tagged_draft *draft) {
