@@ -131,9 +131,7 @@ static enum status open_changes(struct decoder_part *part, const struct config *
 
 enum status decoder_part_open_documents(struct decoder_part *part, const struct config *config,
                                         struct error *e) {
-    if (!documents_wanted(config) && config->retrieval.reranker[0])
-        return error_set(e, STATUS_INVALID,
-                         "retrieval.reranker is for a collection: set retrieval.collection");
+    if (check_reranker(config, e)) return e->status;
     if (!documents_wanted(config)) {
         log_info("no retrieval: retrieval.collection is not set");
         return STATUS_OK;

@@ -80,6 +80,12 @@ enum status check_query(const struct config *config, const struct model_info *mo
                      folder);
 }
 
+enum status check_reranker(const struct config *config, struct error *e) {
+    if (documents_wanted(config) || config->retrieval.reranker[0] == '\0') return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "retrieval.reranker is for a collection: set retrieval.collection");
+}
+
 enum status check_neighbors(const struct config *config, const struct model_info *model, int *k,
                             int *most, struct error *e) {
     int room = config->retrieval.max_neighbors, max_k = config->retrieval.max_k;
@@ -205,7 +211,8 @@ enum status check_configuration(const struct config *config, struct error *e) {
     struct model *model;
     struct model_options options = model_options_of(config->model.dtype, config->model.cache_dtype);
     options.check_only = true;
-    if (check_limits(config, e) || check_cache_device(config, e)) return e->status;
+    if (check_limits(config, e) || check_cache_device(config, e) || check_reranker(config, e))
+        return e->status;
     if (config->model.path[0] == '\0') return STATUS_OK;
     if (backend_open(&backend, "cpu", &(struct backend_options){.threads = 1}, e)) return e->status;
     enum status status = comm_open_single(&comm, e);

@@ -27,6 +27,8 @@ enum status check_mode(const struct config *config, const struct model_info *mod
  * passages in its prompt, and has a chat template. */
 enum status check_query(const struct config *config, const struct model_info *model,
                         enum retrieval_mode mode, const char *folder, struct error *e);
+/* Whether there is a collection for the reranker, where one is named. */
+enum status check_reranker(const struct config *config, struct error *e);
 /* Neighbours of a chunk for a model that attends to them, where a request does not say, and as many
  * as a request may ask for: retrieval.max_neighbors, at most retrieval.max_k. */
 enum status check_neighbors(const struct config *config, const struct model_info *model, int *k,

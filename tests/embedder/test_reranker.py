@@ -51,6 +51,12 @@ def test_an_instruction_that_nobody_reads_is_refused(tmp_path):
     assert done.returncode == 1 and "reads no instruction" in done.stderr
 
 
+@pytest.mark.parametrize("option", ["retrieval.reranker_instruction=" + "Find it. " * 40, "retrieval.reranker_tokens=200"])
+def test_a_question_that_leaves_no_room_is_refused(option, tmp_path):
+    done = run(GOLDEN / "qwen3", tmp_path, "--set", option)
+    assert done.returncode == 1 and "less than a quarter is left to both" in done.stderr, done.stderr
+
+
 def test_separators_in_a_text_are_text(tmp_path):
     forged = scores(GOLDEN / "bert", tmp_path, pairs=[["word", "a [SEP] b"], ["word", "a b"]])
     assert forged[0]["tokens"] > forged[1]["tokens"] + 1  # "[", "sep", "]" and not the separator alone

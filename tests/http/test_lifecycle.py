@@ -526,6 +526,11 @@ def check(config, *sets):
     (["retrieval.max_neighbors=1"], f"the model reads {NEIGHBORS} neighbours, retrieval.max_neighbors is 1"),
     (["server.max_sequences=2", "server.max_queue=4", "server.max_prompts=8"],
      "server.max_prompts is 8, but only 6 prompts can run or wait"),
+    (["retrieval.collection=", f"retrieval.reranker={ROOT / 'tests/golden/reranker/qwen3'}"],
+     "retrieval.reranker is for a collection: set retrieval.collection"),
+    (["retrieval.reranker_instruction=Find it"], "retrieval.reranker_instruction is for a reranker: set retrieval.reranker"),
+    ([f"retrieval.reranker={ROOT / 'tests/golden/reranker/qwen3'}", "retrieval.reranker_instruction=" + "Find it. " * 40],
+     "shorten retrieval.reranker_instruction"),
 ])
 def test_check_config_refuses_what_start_would(config, sets, words):
     failed = check(config, *sets)

@@ -191,6 +191,54 @@ static enum status scorer_take_instruction(struct scorer *scorer, const char *in
                      scorer->pairs.folder.model, scorer->pairs.model->info.family);
 }
 
+/* Tokens around a query and a text. */
+static int scorer_marks(const struct scorer *scorer) {
+    if (scorer->asks) return scorer->prefix.n + scorer->suffix.n;
+    return scorer->prefix.n + (scorer->doubled ? 3 : 2) * scorer->suffix.n;
+}
+
+/* A text may have any bytes, NULs too. */
+static void write_question(struct buffer *out, const char *instruction, struct text_span query,
+                           struct text_span text) {
+    buffer_clear(out);
+    buffer_printf(out, "<Instruct>: %s\n<Query>: ", instruction);
+    buffer_append(out, query.text, query.size);
+    buffer_append_string(out, "\n<Document>: ");
+    buffer_append(out, text.text, text.size);
+}
+
+/* Rows of a pair that stand around every query and text. */
+static enum status scorer_count_fixed(const struct scorer *scorer, int *n, struct error *e) {
+    struct buffer question = {0};
+    struct tokens tokens = {0};
+    const struct text_span none = {"", 0};
+    *n = scorer_marks(scorer);
+    if (!scorer->asks) return STATUS_OK;
+    write_question(&question, scorer->instruction, none, none);
+    enum status status = tokenizer_encode(scorer->pairs.tokenizer, question.data, question.size,
+                                          TOKENIZER_PLAIN, &tokens, e);
+    *n += tokens.n;
+    tokens_free(&tokens);
+    buffer_free(&question);
+    return status;
+}
+
+/* A question whose own words fill the pair would leave nothing of documents to judge. */
+static enum status scorer_check_room(const struct scorer *scorer, struct error *e) {
+    const char *folder = scorer->pairs.folder.model;
+    int most = scorer->max_tokens, fixed;
+    if (scorer_count_fixed(scorer, &fixed, e)) return e->status;
+    if (!scorer->asks && fixed + 2 > most)
+        return error_set(e, STATUS_INVALID, "%s: %d tokens of a pair leave no room for texts",
+                         folder, most);
+    if (!scorer->asks || fixed <= most - most / 4) return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "%s: the question around a query and a document has %d tokens, and a pair %d: "
+                     "less than a quarter is left to both; shorten "
+                     "retrieval.reranker_instruction, or raise retrieval.reranker_tokens",
+                     folder, fixed, most);
+}
+
 enum status scorer_open(struct scorer **out, const char *folder, struct backend *backend,
                         const struct scorer_options *asked, struct error *e) {
     const struct encoder_options *options = &asked->encoder;
@@ -204,9 +252,7 @@ enum status scorer_open(struct scorer **out, const char *folder, struct backend 
     if (status == STATUS_OK)
         status = text_stack_open_rows(&scorer->pairs, scorer_rows(scorer, options), e);
     if (status == STATUS_OK) status = scorer_open_places(scorer, e);
-    if (status == STATUS_OK && scorer->prefix.n + 3 * scorer->suffix.n + 2 > scorer->max_tokens)
-        status = error_set(e, STATUS_INVALID, "%s: %d tokens of a pair leave no room for texts",
-                           folder, scorer->max_tokens);
+    if (status == STATUS_OK) status = scorer_check_room(scorer, e);
     if (status) {
         scorer_close(scorer);
         return status;
@@ -223,12 +269,16 @@ enum status scorer_measure(struct encoder_bytes *out, const char *folder, struct
     *out = (struct encoder_bytes){0};
     enum status status = scorer_open_model(&scorer, folder, &checked, e);
     if (status == STATUS_OK) status = scorer_take_instruction(&scorer, options->instruction, e);
+    if (status == STATUS_OK && scorer.asks) status = scorer_open_question(&scorer, e);
+    if (status == STATUS_OK && scorer.asks) status = scorer_check_room(&scorer, e);
     if (status == STATUS_OK)
         status = text_stack_measure(out, &scorer.pairs, scorer_rows(&scorer, &checked), e);
     if (status == STATUS_OK)
         out->rows +=
             scorer_places(&scorer.pairs) * (size_t)scorer.pairs.stack->dims.hidden * sizeof(float);
     text_stack_close(&scorer.pairs);
+    tokens_free(&scorer.prefix);
+    tokens_free(&scorer.suffix);
     free(scorer.instruction);
     return status;
 }
@@ -275,11 +325,6 @@ static void scorer_add_tokens(struct scorer *scorer, const struct tokens *tokens
     }
 }
 
-static int scorer_marks(const struct scorer *scorer) {
-    if (scorer->asks) return scorer->prefix.n + scorer->suffix.n;
-    return scorer->prefix.n + (scorer->doubled ? 3 : 2) * scorer->suffix.n;
-}
-
 /* [CLS] query [SEP] text [SEP], or <s> query </s></s> text </s>. */
 static void scorer_lay_out(struct scoring_call *call, int n_query, int n_text) {
     struct scorer *scorer = call->scorer;
@@ -319,16 +364,6 @@ static enum status scorer_encode(const struct scorer *scorer, struct text_span t
                                  struct tokens *out, struct error *e) {
     out->n = 0;
     return tokenizer_encode(scorer->pairs.tokenizer, text.text, text.size, TOKENIZER_PLAIN, out, e);
-}
-
-/* A text may have any bytes, NULs too. */
-static void write_question(struct buffer *out, const char *instruction, struct text_span query,
-                           struct text_span text) {
-    buffer_clear(out);
-    buffer_printf(out, "<Instruct>: %s\n<Query>: ", instruction);
-    buffer_append(out, query.text, query.size);
-    buffer_append_string(out, "\n<Document>: ");
-    buffer_append(out, text.text, text.size);
 }
 
 /* Query and text are read as one text, whose end is cut. */

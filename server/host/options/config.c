@@ -103,6 +103,10 @@ enum status config_check(const struct config *config, struct error *e) {
     if (passages_check(config->retrieval.template, config->retrieval.again, e) ||
         check_filter(config, e))
         return e->status;
+    if (config->retrieval.reranker_instruction[0] && config->retrieval.reranker[0] == '\0')
+        return error_set(e, STATUS_INVALID,
+                         "retrieval.reranker_instruction is for a reranker: set "
+                         "retrieval.reranker, or leave the instruction out");
     if (config->model.device[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.device is empty; \"cpu\" is the default");
     if (config->server.host[0] == '\0')
