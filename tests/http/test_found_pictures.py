@@ -277,3 +277,26 @@ def test_a_template_that_has_no_place_for_it(tmp_path):
         assert source["picture_read"] is False and "chat template" in source["picture_problem"]
     finally:
         assert running.stop() == 0
+
+
+def rewrites(server):
+    lines = server.request("GET", "/metrics").body.decode().splitlines()
+    return sum(int(line.split()[-1]) for line in lines
+               if line.startswith(("retro_questions_rewritten_total{", "retro_questions_not_rewritten_total{")))
+
+
+def test_a_refused_conversation_with_pictures_asks_for_no_rewrite(tmp_path):
+    server = Server(make_collection(tmp_path, [SEER / "wide.png"], {"query": "rewritten"}), tmp_path)
+    earlier = [{"role": "user", "content": "What is wide?"}, {"role": "assistant", "content": "One picture."}]
+    messages = [*earlier, {"role": "user", "content": [picture("tall.png"), text("And the other one?")]}]
+    reply = server.post({"messages": messages, "max_tokens": 5000}, "/v1/chat/completions")
+    assert reply.status == 400 and reply.error()["code"] == "context_length_exceeded", reply.body
+    broken = {"type": "image_url", "image_url": {"url": data_url(b"\x89PNG\r\n\x1a\n no picture")}}
+    messages[-1]["content"][0] = broken
+    reply = server.post({"messages": messages, "max_tokens": 8}, "/v1/chat/completions")
+    assert reply.status == 400 and reply.error()["code"] == "invalid_image", reply.body
+    assert rewrites(server) == 0
+    messages[-1]["content"][0] = picture("tall.png")
+    [entry] = ask(server, messages)["retrieval"]
+    assert ("query" in entry) != ("query_problem" in entry) and rewrites(server) == 1
+    assert server.stop() == 0, server.log.read_text()

@@ -167,17 +167,26 @@ bool chat_make_prompt(const struct chat_answer *answer, struct chat_prompt *prom
 }
 
 bool chat_check_prompt(struct chat_answer *answer, struct failure *failure) {
-    struct chat_prompt prompt;
     int max_tokens;
-    bool ok = chat_fit_prompt(answer, &prompt, failure) &&
-              choose_length(answer, &prompt, &max_tokens, failure);
-    chat_prompt_free(&prompt);
-    return ok;
+    answer->is_checked = true;
+    return chat_fit_prompt(answer, &answer->checked, failure) &&
+           choose_length(answer, &answer->checked, &max_tokens, failure);
+}
+
+/* The prompt of the first turn: a long conversation is rendered once. */
+static bool take_prompt(struct chat_answer *answer, struct chat_prompt *prompt,
+                        struct failure *failure) {
+    if (!answer->is_checked) return chat_fit_prompt(answer, prompt, failure);
+    *prompt = answer->checked;
+    answer->checked = (struct chat_prompt){0};
+    answer->is_checked = false;
+    if (prompt->place) chat_place_rewrite(prompt->place, &answer->rewrite);
+    return true;
 }
 
 static bool open_choices(struct chat_answer *answer, struct failure *failure) {
     struct chat_prompt prompt;
-    bool ok = chat_fit_prompt(answer, &prompt, failure) && chat_guide_tools(answer, failure);
+    bool ok = take_prompt(answer, &prompt, failure) && chat_guide_tools(answer, failure);
     answer->n_counted = prompt.ids.n;
     for (int i = 0; ok && !answer->counts && i < answer->request.writing.n; i++)
         ok = open_choice(answer, &prompt, failure);
@@ -226,16 +235,25 @@ void chat_keep_comparison(const struct writing_answer *answer, struct choice *ch
     (void)answer, (void)choice, (void)out;
 }
 
-/* Whether what comes before the engine is there: the pictures, and the rewritten question. */
-static bool is_prepared(struct chat_answer *answer) {
-    bool rewritten = chat_rewrite_is_over(answer);
-    return rewritten && (!answer->pictures || picture_job_is_over(answer->pictures));
+/* Asks for the rewrite behind the pictures, which belong to the prompt that is checked before it.
+ */
+static bool begin_rewrite(struct chat_answer *answer, struct failure *failure) {
+    pthread_mutex_lock(&answer->lock);
+    bool ok = !answer->rewrite_waits || (chat_pictures_check(answer->pictures, failure) &&
+                                         chat_rewrite_start(answer, answer->api, failure));
+    answer->rewrite_waits = false;
+    if (answer->cancelled) chat_rewrite_cancel(&answer->rewrite);
+    pthread_mutex_unlock(&answer->lock);
+    return ok;
 }
 
+/* The pictures, and then the rewritten question, come before the engine. */
 static enum answer_progress poll_opening(struct chat_answer *answer, struct buffer *out) {
     struct failure failure;
-    if (!is_prepared(answer)) return ANSWER_WAITING;
-    if (open_answer(answer, &failure)) {
+    if (answer->pictures && !picture_job_is_over(answer->pictures)) return ANSWER_WAITING;
+    bool ok = begin_rewrite(answer, &failure);
+    if (ok && !chat_rewrite_is_over(answer)) return ANSWER_WAITING;
+    if (ok && open_answer(answer, &failure)) {
         writing_answer_begin(&answer->base);
         return ANSWER_MORE;
     }
@@ -266,6 +284,7 @@ void chat_answer_release(struct chat_answer *answer) {
     if (answer->door->free) answer->door->free(answer);
     picture_job_release(answer->pictures);
     chat_rewrite_free(&answer->rewrite);
+    chat_prompt_free(&answer->checked);
     principal_release(&answer->principal);
     request_guide_free(&answer->asked_guide);
     chat_request_free(&answer->request);
@@ -295,9 +314,11 @@ static bool begin_answer(struct chat_answer *answer, struct api *api, struct fai
         !retrieval_settle(answer->base.model, &writing->retrieval, failure) ||
         !quotes_settle(answer->base.model, writing, answer->request.calls_tools, failure) ||
         !chat_pictures_start(answer->base.model, messages, &answer->principal, answer->waker,
-                             &answer->pictures, failure) ||
-        !chat_rewrite_start(answer, api, failure))
+                             &answer->pictures, failure))
         return false;
+    answer->api = api;
+    answer->rewrite_waits = answer->pictures != NULL;
+    if (!answer->pictures && !chat_rewrite_start(answer, api, failure)) return false;
     return answer->pictures || answer->rewrite.asked || open_answer(answer, failure);
 }
 

@@ -36,6 +36,18 @@ struct chat_door {
     bool tells_calls; /* it has words for calls that the server carries out */
 };
 
+/* The request's conversation as the model's template takes it. */
+struct chat_prompt {
+    struct tokens ids;
+    struct picture_set *pictures;       /* borrowed; NULL: none */
+    const struct principal *who;        /* borrowed: who asks */
+    const struct chat_rewrite *rewrite; /* borrowed: of its question */
+    bool thinks;                        /* the prompt ends within the model's thoughts */
+    bool thought;                       /* or behind them */
+    struct chat_place
+        *place; /* of found passages, NULL: none are sought, or the model reads none as text */
+};
+
 /* Zeroed when the door reads. */
 struct chat_answer {
     struct writing_answer base; /* first */
@@ -46,7 +58,12 @@ struct chat_answer {
     enum call_format format;
     struct picture_job *pictures; /* a reference; NULL: the conversation has none */
     struct chat_rewrite rewrite;  /* of the question that its passages are sought by */
-    struct chat_turns *turns;     /* owned; NULL: the server carries out no calls for it */
+    struct api *api;              /* borrowed: asked for the rewrite */
+    bool rewrite_waits;           /* for the pictures */
+    /* chat_check_prompt: made before the rewrite, for the first turn behind it. */
+    struct chat_prompt checked;
+    bool is_checked;
+    struct chat_turns *turns; /* owned; NULL: the server carries out no calls for it */
     /* The guide of an answer that is no call, where there may be calls before it; kind GUIDE_NONE:
      * it is free. */
     struct request_guide asked_guide;
@@ -61,18 +78,8 @@ struct chat_answer {
     atomic_int references; /* of whoever serves the client, and of calls that are under way */
 };
 
-/* chat_messages.c: the request's conversation as the model's template takes it. */
-struct chat_prompt {
-    struct tokens ids;
-    struct picture_set *pictures;       /* borrowed; NULL: none */
-    const struct principal *who;        /* borrowed: who asks */
-    const struct chat_rewrite *rewrite; /* borrowed: of its question */
-    bool thinks;                        /* the prompt ends within the model's thoughts */
-    bool thought;                       /* or behind them */
-    struct chat_place
-        *place; /* of found passages, NULL: none are sought, or the model reads none as text */
-};
-void chat_prompt_free(struct chat_prompt *prompt);
+/* chat_messages.c */
+void chat_prompt_free(struct chat_prompt *prompt); /* of a zeroed one: nothing */
 /* *out has the pictures, who asks and the rewrite, and can be freed either way. */
 bool chat_prompt_make(const struct served_model *model, const struct chat_request *request,
                       struct chat_prompt *out, enum call_format *format, struct failure *failure);
@@ -89,7 +96,8 @@ void chat_free_choice(struct choice *choice);
  */
 bool chat_make_prompt(const struct chat_answer *answer, struct chat_prompt *prompt,
                       enum call_format *format, struct failure *failure);
-/* Whether a conversation without pictures makes a prompt that leaves room for the answer. */
+/* Whether the conversation, whose pictures are there, makes a prompt that leaves room for the
+ * answer. It is kept for the answer. */
 bool chat_check_prompt(struct chat_answer *answer, struct failure *failure);
 /* All that the engine is asked for a choice whose sequence is new. */
 bool chat_ask(struct chat_answer *answer, struct choice *choice, const struct chat_prompt *prompt,

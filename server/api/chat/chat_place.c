@@ -122,6 +122,16 @@ struct chat_place *chat_place_open(const struct chat_asker *asker) {
     return place;
 }
 
+void chat_place_rewrite(struct chat_place *place, const struct chat_rewrite *rewrite) {
+    if (rewrite->query) {
+        free((char *)(uintptr_t)place->query.text);
+        copy_text(&place->query, (struct text_span){rewrite->query, strlen(rewrite->query)});
+        place->rewritten = true;
+    }
+    free(place->query_problem);
+    place->query_problem = rewrite->problem ? xstrdup(rewrite->problem) : NULL;
+}
+
 void chat_place_close(struct chat_place *place) {
     if (place == NULL) return;
     free((char *)(uintptr_t)place->query.text);

@@ -44,6 +44,9 @@ struct chat_asker {
 /* NULL: no message of a user has a text. */
 struct chat_place *chat_place_open(const struct chat_asker *asker);
 void chat_place_close(struct chat_place *place); /* of NULL: nothing */
+/* Passages are sought by the question as it was rewritten since, where it was; else the problem is
+ * noted. */
+void chat_place_rewrite(struct chat_place *place, const struct chat_rewrite *rewrite);
 
 /* The number of the user's last message. */
 bool chat_find_question(const struct json *messages, size_t *out);

@@ -213,7 +213,7 @@ bool chat_rewrite_start(struct chat_answer *answer, struct api *api, struct fail
     size_t last = 0;
     if (!chat_find_question(messages, &last) || !chat_has_turns(messages, last)) return true;
     /* A request that is refused anyway costs nobody a rewrite. */
-    if (answer->pictures == NULL && !chat_check_prompt(answer, failure)) return false;
+    if (!chat_check_prompt(answer, failure)) return false;
     return ask(answer, api, last, failure);
 }
 

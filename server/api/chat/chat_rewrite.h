@@ -23,7 +23,8 @@ struct chat_rewrite {
     char *problem;        /* owned: why there is none; NULL: none is needed */
 };
 
-/* Asks the model, where the request wants it and the conversation has earlier turns. False, with
+/* Asks the model, where the request wants it and the conversation has earlier turns, whose pictures
+ * are there. False, with
  * *failure set: the request wants a rewrite that the model cannot write, or the server is busy. */
 bool chat_rewrite_start(struct chat_answer *answer, struct api *api, struct failure *failure);
 /* Whether there is nothing to wait for any more; by the one thread that polls the answer. */
