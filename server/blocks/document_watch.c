@@ -7,7 +7,9 @@
 #include "config/base/hash.h"
 
 enum {
-    WINDOW_BYTES = 1 << 16, /* of a text, from where it was read: a passage and what follows it */
+    LEAST_KNOWN =
+        1 << 16, /* bytes of a text, from where it was read: what follows a passage is read
+                    by cross attention, and passages that begin together have one key */
     LEAST_FULL = 4096
 };
 
@@ -33,15 +35,18 @@ struct shown_document {
     struct text_span text;
 };
 
-static struct document_part part_of(const struct shown_document *document, uint64_t start) {
-    size_t left = document->text.size - (size_t)start,
-           size = left < WINDOW_BYTES ? left : WINDOW_BYTES;
-    uint64_t hash = hash_bytes(document->text.text + start, size, 0);
+/* Of a text that was read from `start` on, `read` bytes of it. */
+static struct document_part part_of(const struct shown_document *document, uint64_t start,
+                                    uint64_t read) {
+    uint64_t left = document->text.size - start, known = read < LEAST_KNOWN ? LEAST_KNOWN : read;
+    if (known > left) known = left;
+    uint64_t hash = hash_bytes(document->text.text + start, (size_t)known, 0);
     hash = hash_bytes(document->path, strlen(document->path), hash);
     hash = hash_bytes(document->title, strlen(document->title), hash);
     return (struct document_part){.id = {document->id, strlen(document->id)},
                                   .start = start,
                                   .size = document->text.size,
+                                  .known = known,
                                   .hash = hash};
 }
 
@@ -69,8 +74,8 @@ static bool is_there(const struct document_watch *watch, const struct document_p
     if (same) {
         struct document_part now = part_of(
             &(struct shown_document){document->id, document->path, document->title, document->text},
-            part->start);
-        same = now.size == part->size && now.hash == part->hash;
+            part->start, part->known);
+        same = now.size == part->size && now.known == part->known && now.hash == part->hash;
     }
     collection_found_release(&found);
     return same;
@@ -177,10 +182,11 @@ uint64_t document_watch_hit(struct document_watch *watch, const struct hit *hit,
     *there = true;
     if (hit->document == NULL || hit->document[0] == '\0') return 0;
     if (collection_is_remote(watch->collection) || hit->source.text == NULL ||
-        hit->start > hit->source.size)
+        hit->start > hit->end || hit->end > hit->source.size)
         return DOCUMENT_UNWATCHED;
-    struct document_part part = part_of(
-        &(struct shown_document){hit->document, hit->path, hit->title, hit->source}, hit->start);
+    struct document_part part =
+        part_of(&(struct shown_document){hit->document, hit->path, hit->title, hit->source},
+                hit->start, hit->end - hit->start);
     uint64_t key = key_of(&part);
     if (find_part(watch, key)) return key;
     *there = is_there(watch, &part);

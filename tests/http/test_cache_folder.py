@@ -311,7 +311,7 @@ def named(path):
     documents, at, found = parse(path)[1], 0, {}
     while at < len(documents):
         size, row = struct.unpack_from("<II", documents, at)
-        at += 32 + size
+        at += 40 + size
         found[documents[at - size : at].decode()] = row
     return found
 

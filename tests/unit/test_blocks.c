@@ -26,7 +26,7 @@ struct sample {
 };
 
 static void sample_open(struct sample *sample, int seed, int n) {
-    struct document_part part = {.start = 12, .size = 3456, .hash = 7};
+    struct document_part part = {.start = 12, .size = 3456, .known = 99, .hash = 7};
     static const char *const names[DOCUMENTS] = {"a", "", "notes/third.md"};
     *sample = (struct sample){0};
     for (int i = 0; i < ATTENTION_BLOCK; i++) sample->ids[i] = seed * 1000 + i;

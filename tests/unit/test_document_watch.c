@@ -1,5 +1,6 @@
 /* tests/unit/test_document_watch.c: keys of documents whose text was read, and which of them have
  * gone (server/blocks/document_watch.h). */
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/blocks/document_watch.h"
@@ -135,6 +136,43 @@ static void test_records(void **state) {
     fixture_close(&f);
 }
 
+/* A section that is longer than what is compared of any passage: its last byte counts as well. */
+static void test_long_sections(void **state) {
+    enum { LONG = 100000 };
+    struct fixture f;
+    struct made_document made;
+    struct error e;
+    enum change_effect effect;
+    bool there;
+    (void)state;
+    fixture_open(&f);
+    make_document(&made, 0, 1);
+    char *text = memset(xmalloc(LONG), 'a', LONG);
+    made.document.text = (struct text_span){text, LONG};
+    struct hit hit = {.document = made.id,
+                      .path = made.path,
+                      .title = "a title",
+                      .end = 10,
+                      .source = made.document.text};
+    assert_int_equal(collection_put(f.collection, NULL, &made.document, made.vectors, &effect, &e),
+                     STATUS_OK);
+    uint64_t passage = document_watch_hit(f.watch, &hit, &there);
+    assert_true(there);
+    hit.end = LONG;
+    uint64_t section = document_watch_hit(f.watch, &hit, &there);
+    assert_true(there && section != passage);
+    text[LONG - 1] = 'b';
+    assert_int_equal(collection_put(f.collection, NULL, &made.document, made.vectors, &effect, &e),
+                     STATUS_OK);
+
+    document_watch_compare(f.watch, &f.gone);
+    assert_int_equal(f.gone.size, sizeof section);
+    assert_memory_equal(f.gone.data, &section, sizeof section);
+    assert_true(document_watch_hit(f.watch, &hit, &there) != section && there);
+    free(text);
+    fixture_close(&f);
+}
+
 /* Another program's generation: nobody knows which of them went. */
 static void test_another_generation(void **state) {
     struct fixture f;
@@ -173,8 +211,11 @@ static void test_keys_that_are_not_used(void **state) {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_set_up, folder_tear_down)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_looks), IN_FOLDER(test_a_hit_of_an_earlier_state), IN_FOLDER(test_records),
-        IN_FOLDER(test_another_generation), IN_FOLDER(test_keys_that_are_not_used)};
+    const struct CMUnitTest tests[] = {IN_FOLDER(test_looks),
+                                       IN_FOLDER(test_a_hit_of_an_earlier_state),
+                                       IN_FOLDER(test_records),
+                                       IN_FOLDER(test_long_sections),
+                                       IN_FOLDER(test_another_generation),
+                                       IN_FOLDER(test_keys_that_are_not_used)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

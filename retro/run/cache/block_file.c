@@ -6,7 +6,7 @@
 #include "config/base/hash.h"
 #include "kernels/backend.h"
 
-static const char mark[8] = "RETROBK1";
+static const char mark[8] = "RETROBK2";
 enum { ALIGNMENT = 64, MOST_READ = 1 << 24 };
 static const uint64_t MOST_DOCUMENTS = (uint64_t)1 << 26, MOST_IMAGE = (uint64_t)1 << 40;
 
@@ -21,7 +21,7 @@ struct block_head {
 
 struct document_head {
     uint32_t id_bytes, row;
-    uint64_t start, size, hash;
+    uint64_t start, size, known, hash;
 };
 
 void block_file_address(const struct block_file *file, struct block_address *address) {
@@ -170,6 +170,7 @@ bool block_file_next_document(struct text_span documents, size_t *at, struct doc
     *out = (struct document_part){{documents.text + *at + sizeof head, head.id_bytes},
                                   head.start,
                                   head.size,
+                                  head.known,
                                   head.hash,
                                   (int)head.row};
     *at += sizeof head + head.id_bytes;
@@ -181,6 +182,7 @@ void document_part_print(const struct document_part *part, struct buffer *out) {
                                  .row = (uint32_t)part->row,
                                  .start = part->start,
                                  .size = part->size,
+                                 .known = part->known,
                                  .hash = part->hash};
     buffer_append(out, &head, sizeof head);
     buffer_append(out, part->id.text, part->id.size);

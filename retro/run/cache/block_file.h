@@ -27,7 +27,8 @@ struct block_address {
 struct document_part {
     struct text_span id;  /* that it is stored under */
     uint64_t start, size; /* bytes of the text from which on it was read; bytes of all its text */
-    uint64_t hash;        /* of what was read and of how the document is called */
+    uint64_t known;       /* bytes from there on that the hash is of: all that was read, or more */
+    uint64_t hash;        /* of these and of how the document is called */
     int row;              /* that reads it first */
 };
 
