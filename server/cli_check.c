@@ -2,6 +2,7 @@
 #include "server/cli_check.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -78,6 +79,29 @@ static enum status check_keys(const struct config *config, struct error *e) {
     return status;
 }
 
+/* A server that everybody reaches, and that answers everybody, is to be meant so. */
+enum status cli_check_keys(const struct config *config, const struct http_place *place,
+                           struct error *e) {
+    const struct server_settings *settings = &config->server;
+    if (!settings->require_keys || place->local || settings->keys_file[0]) return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "other machines reach %s, and no keys are asked for: set server.keys_file to "
+                     "a file of keys (retro-server --new-key makes them), or server.require_keys "
+                     "to false to answer everybody",
+                     place->text);
+}
+
+/* Any free port says who reaches the address. Whether it is this machine's, a start tells. */
+static enum status check_reach(const struct config *config, struct error *e) {
+    struct http_place place;
+    int fd;
+    if (!config->server.require_keys || http_bind(config->server.host, 0, &fd, e)) return STATUS_OK;
+    enum status status = http_place_of(fd, &place, e);
+    close(fd);
+    snprintf(place.text, sizeof place.text, "%s:%d", config->server.host, config->server.port);
+    return status ? status : cli_check_keys(config, &place, e);
+}
+
 static enum status check_certificate(const struct config *config, struct error *e) {
     struct tls *tls = NULL;
     enum status status = tls_open(&tls, config->server.tls_certificate, config->server.tls_key, e);
@@ -104,6 +128,7 @@ static const struct check_step {
      check_picture_embedder_folder},
     {"server.cache_folder", offsetof(struct config, server.cache_folder), true, check_cache_folder},
     {"server.keys_file", offsetof(struct config, server.keys_file), false, check_keys},
+    {"server.host and server.require_keys", NO_VALUE, false, check_reach},
     {"server.tls_certificate", offsetof(struct config, server.tls_certificate), false,
      check_certificate},
     {"what limits, models, collection and embedder say of each other", NO_VALUE, false,

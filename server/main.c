@@ -26,6 +26,7 @@
 #include "server/api/core/traffic.h"
 #include "server/browser.h"
 #include "server/cli.h"
+#include "server/cli_check.h"
 #include "server/documents/document_jobs.h"
 #include "server/doors/kept/kept.h"
 #include "server/doors/mcp/mcp.h"
@@ -56,18 +57,6 @@ struct server {
 
 /* The model. */
 
-/* A server that everybody reaches, and that answers everybody, is to be meant so. */
-static enum status check_keys(const struct server *server, struct error *e) {
-    const struct server_settings *settings = &server->config.server;
-    if (!settings->require_keys || server->place.local || settings->keys_file[0]) return STATUS_OK;
-    return error_set(
-        e, STATUS_INVALID,
-        "other machines reach %s, and no keys are asked for: set server.keys_file to a file of "
-        "keys "
-        "(retro-server --new-key makes them), or server.require_keys to false to answer everybody",
-        server->place.text);
-}
-
 /* Clients need the port first: a busy one is to be known before the model is loaded. The tokenizer
  * is read meanwhile.
  */
@@ -80,7 +69,9 @@ static enum status prepare_start(void *context, struct error *e) {
     if (!server->handed_over &&
         http_bind(config->server.host, config->server.port, &server->socket, e))
         return e->status;
-    if (http_place_of(server->socket, &server->place, e) || check_keys(server, e)) return e->status;
+    if (http_place_of(server->socket, &server->place, e) ||
+        cli_check_keys(config, &server->place, e))
+        return e->status;
     return tokenizer_opening_start(&server->served.decoders[0].opening, config->model.path, e);
 }
 

@@ -183,9 +183,12 @@ def test_a_start_without_keys_where_all_reach_it(config, tmp_path, keys):  # noq
         words = [a for s in ("server.require_keys=true", f"server.host={host}", "retrieval.collection=", *sets) for a in ("--set", s)]
         return [BUILD / "retro-server", "--config", config, *words]
 
-    refused = subprocess.run(start_at("0.0.0.0"), capture_output=True, text=True, timeout=60)
-    assert refused.returncode == 1 and "server.keys_file" in refused.stderr and "server.require_keys" in refused.stderr
+    for check in ([], ["--check-config"]):
+        refused = subprocess.run(start_at("0.0.0.0") + check, capture_output=True, text=True, timeout=60)
+        assert refused.returncode == 1 and "server.keys_file" in refused.stderr and "server.require_keys" in refused.stderr
     keys.add("alice")
+    for host, sets in (("127.0.0.1", []), ("0.0.0.0", [f"server.keys_file={keys.path}"])):
+        subprocess.run(start_at(host, *sets) + ["--check-config"], check=True, capture_output=True, timeout=60)
     for host, sets in (("127.0.0.1", []), ("0.0.0.0", [f"server.keys_file={keys.path}"])):
         log = tmp_path / "log"
         with log.open("w") as out:
