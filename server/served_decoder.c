@@ -45,10 +45,6 @@ enum status served_engine_options(struct engine_options *options, const struct c
     return check_context(config, info, &options->max_context, e);
 }
 
-char *served_name(const char *name, const char *path) {
-    return name[0] ? xstrdup(name) : path_name(path);
-}
-
 static void log_sampling(const struct decoder_part *part, const struct config *config) {
     const struct generation_config *generation = &model_info(part->opened.model)->generation;
     struct buffer text = {0};

@@ -48,5 +48,3 @@ enum status decoder_part_open_documents(struct decoder_part *part, const struct 
 void decoder_part_close(struct decoder_part *part);
 /* The token that begins an empty text and pads others, -1: none. */
 int decoder_part_eod(const struct decoder_part *part);
-/* The name of a model in the API: the given one, or its folder's. Owned by the caller. */
-char *served_name(const char *name, const char *path);

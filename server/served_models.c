@@ -12,6 +12,7 @@
 #include "server/host/check.h"
 #include "server/host/documents/embedder_model.h"
 #include "server/host/documents/embedder_shared.h"
+#include "server/host/other_models.h"
 #include "server/host/prompt/prefixes.h"
 
 /* Pictures. */
@@ -94,23 +95,15 @@ static enum status open_other(struct served_models *served, const struct config 
     return open_embedder(part, config, &part->own, other->name, e);
 }
 
-static const char *name_of(const struct served_models *served, int i) {
-    int embedder = i - served->n_decoders;
-    if (embedder < 0) return served->decoders[i].name;
-    return embedder < served->n_embedders ? served->embedders[embedder].name
-                                          : served->reranker.name;
-}
-
 static enum status check_names(const struct served_models *served, struct error *e) {
-    int n = served->n_decoders + served->n_embedders + (served->reranker.name != NULL);
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < i; j++)
-            if (strcmp(name_of(served, i), name_of(served, j)) == 0)
-                return error_set(e, STATUS_INVALID,
-                                 "two models are called %s: give them names (model.name, \"name\" "
-                                 "in model.others)",
-                                 name_of(served, i));
-    return STATUS_OK;
+    int n_decoders = served->n_decoders, n = n_decoders + served->n_embedders;
+    char **names = xcalloc((size_t)n + 1, sizeof *names);
+    for (int i = 0; i < n_decoders; i++) names[i] = served->decoders[i].name;
+    for (int i = n_decoders; i < n; i++) names[i] = served->embedders[i - n_decoders].name;
+    names[n] = served->reranker.name;
+    enum status status = other_models_check_names(names, n + (names[n] != NULL), e);
+    free(names);
+    return status;
 }
 
 /* The pictures' own embedder, unless its name is that of the other one, by which requests would ask

@@ -1,7 +1,11 @@
 /* server/host/other_models.c: see other_models.h. */
 #include "server/host/other_models.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "server/host/check.h"
+#include "server/host/documents/documents.h"
 #include "server/host/documents/embedder_model.h"
 
 /* Called with a decoder that is open for checking. */
@@ -33,6 +37,50 @@ static enum status check_decoder(const struct config *config, const char *folder
     return check_model(config, folder, model, e);
 }
 
+enum status other_models_check_names(char *const *names, int n, struct error *e) {
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++)
+            if (strcmp(names[i], names[j]) == 0)
+                return error_set(e, STATUS_INVALID,
+                                 "two models are called %s: give them names (model.name, \"name\" "
+                                 "in model.others)",
+                                 names[i]);
+    return STATUS_OK;
+}
+
+char *served_name(const char *name, const char *path) {
+    return name[0] ? xstrdup(name) : path_name(path);
+}
+
+struct model_names {
+    char **names; /* [n], owned */
+    int n, capacity;
+};
+
+static void add_name(struct model_names *list, const char *name, const char *path) {
+    if (path[0] == '\0') return;
+    list->names = xgrow(list->names, list->n, &list->capacity, sizeof *list->names);
+    list->names[list->n] = served_name(name, path);
+    list->n++;
+}
+
+/* An embedder that the collection alone names is not among them. */
+static enum status check_names(const struct config *config, struct error *e) {
+    const struct other_model *others = config->model.others.items;
+    struct model_names list = {0};
+    add_name(&list, config->model.name, config->model.path);
+    for (size_t i = 0; i < config->model.others.count; i++)
+        add_name(&list, others[i].name, others[i].path);
+    if (documents_wanted(config)) {
+        add_name(&list, "", config->retrieval.embedder);
+        add_name(&list, "", config->retrieval.reranker);
+    }
+    enum status status = other_models_check_names(list.names, list.n, e);
+    for (int i = 0; i < list.n; i++) free(list.names[i]);
+    free(list.names);
+    return status;
+}
+
 enum status other_models_check(const struct config *config, struct backend *backend,
                                struct error *e) {
     const struct other_model *others = config->model.others.items;
@@ -45,7 +93,7 @@ enum status other_models_check(const struct config *config, struct backend *back
                 : embedder_model_measure(&bytes, other->path, config, backend, e);
         if (status) return error_prefix(e, "model.others[%zu], %s", i, other->path);
     }
-    return STATUS_OK;
+    return check_names(config, e);
 }
 
 /* A sum over the models, and how sessions of a decoder are limited. */

@@ -571,3 +571,11 @@ def test_check_config_reads_every_model(config, other, says):
     assert check(config, f"model.others={json.dumps([good])}").returncode == 0
     failed = check(config, f"model.others={json.dumps([good, other])}")
     assert failed.returncode == 1 and re.search(says, failed.stderr), failed.stderr
+
+
+@pytest.mark.parametrize("others", [[{"path": "decoder"}], [{"path": "decoder", "name": "second"}, {"path": "decoder", "name": "second"}],
+                                    [{"path": "embedder", "role": "embedder"}]])
+def test_check_config_compares_names(config, others):
+    folder = {"embedder": str(DEPS / "minilm"), "decoder": str(ROOT / "models" / MODEL)}
+    failed = check(config, f"model.others={json.dumps([other | {'path': folder[other['path']]} for other in others])}")
+    assert failed.returncode == 1 and "two models are called" in failed.stderr, failed.stderr
