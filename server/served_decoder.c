@@ -170,7 +170,10 @@ static struct end_ids choose_ends(const struct decoder_part *part) {
 static enum status open_with_prefixes(struct decoder_part *part, const struct config *config,
                                       struct engine_options *options, struct error *e) {
     const struct json_list *items = &config->server.prefixes;
-    struct prefix_files files = {.n = (int)items->count, .folder = config->server.prefix_folder};
+    struct prefix_files files = {.n = (int)items->count,
+                                 .folder = config->server.prefix_folder,
+                                 .model = model_info(options->model),
+                                 .context = options->max_context};
     struct engine_prefix *prefixes = xcalloc(items->count + 1, sizeof *prefixes);
     struct comm *world = part->opened.comm->world;
     struct prefix_list list;

@@ -1,12 +1,15 @@
 /* server/host/check.c: a configuration against the files it names. See check.h. */
 #include "server/host/check.h"
 
+#include <stdlib.h>
+
 #include "retro/chat/chat.h"
 #include "retro/run/session/session.h"
 #include "retro/run/tower/picture_rows.h"
 #include "server/host/documents/documents.h"
 #include "server/host/documents/embedder_model.h"
 #include "server/host/other_models.h"
+#include "server/host/prompt/prefixes.h"
 
 /* Passages in a prompt. */
 enum { DEFAULT_PASSAGES = 4 };
@@ -171,6 +174,30 @@ static enum status check_blocks(const struct config *config, const struct model 
     return error_prefix(e, "server.cache_folder");
 }
 
+/* The texts of server.prefixes; whether there is memory for their rows, a start tells. */
+static enum status check_prefixes(const struct config *config, const struct model_info *model,
+                                  const struct tokenizer *tokenizer, struct error *e) {
+    const struct json_list *items = &config->server.prefixes;
+    struct prefix_files files = {
+        .n = (int)items->count, .folder = config->server.prefix_folder, .model = model};
+    struct prefix_list list;
+    struct chat *chat = NULL;
+    if (check_context(config, model, &files.context, e)) return e->status;
+    enum status status = files.n > 0 ? chat_open(&chat, config->model.path, e) : STATUS_OK;
+    if (status == STATUS_NOT_FOUND)
+        status = model->reads_source ? STATUS_OK : chat_open_plain(&chat, tokenizer, e);
+    if (status) return status;
+
+    files.paths = xcalloc(items->count + 1, sizeof *files.paths);
+    for (int i = 0; i < files.n; i++)
+        files.paths[i] = ((const struct prefix_path *)items->items)[i].path;
+    status = prefixes_open(&list, &files, tokenizer, chat, e);
+    prefixes_close(&list);
+    free(files.paths);
+    chat_close(chat);
+    return status;
+}
+
 static enum status check_parts(const struct config *config, const struct model *model,
                                struct backend *backend, struct error *e) {
     const struct model_info *info = model_info(model);
@@ -187,6 +214,7 @@ static enum status check_parts(const struct config *config, const struct model *
     if (status == STATUS_OK && info->chunk_length > 0)
         status = check_neighbors(config, info, &k, &most, e);
     if (status == STATUS_OK) status = check_tokenizer(info, config->model.path, &tokenizer, e);
+    if (status == STATUS_OK) status = check_prefixes(config, info, tokenizer, e);
     if (status == STATUS_OK) status = check_documents(config, info, tokenizer, backend, e);
     tokenizer_close(tokenizer);
     return status;

@@ -75,17 +75,8 @@ static void write_rows(struct engine *engine, struct session *session,
 static enum status check_prefixes(const struct engine *engine, struct error *e) {
     struct session_blocks blocks = session_pool_blocks(engine->pool);
     int wanted = 0;
-    if (engine->info.chunk_length > 0 || engine->info.reads_source)
-        return error_set(
-            e, STATUS_UNSUPPORTED,
-            "server.prefixes: the rows of a %s model depend on more than the text before them",
-            engine->info.family);
     for (int i = 0; i < engine->o.n_prefixes; i++) {
         const struct engine_prefix *prefix = &engine->o.prefixes[i];
-        if (prefix->n >= engine->o.max_context)
-            return error_set(e, STATUS_TOO_LARGE,
-                             "server.prefixes, %s: %d tokens; server.max_context is %d",
-                             prefix->name, prefix->n, engine->o.max_context);
         wanted += (prefix->n + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK;
     }
     int states = engine_limits(&engine->o, &engine->info).kept_states;

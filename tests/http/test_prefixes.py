@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from chat_model import make_chat_model
-from conftest import BUILD, NEIGHBORS, Server
+from conftest import BUILD, MODEL, NEIGHBORS, ROOT, Server
 
 PLAIN = {"temperature": 0, "retrieval": {"enabled": False}}
 
@@ -247,12 +247,14 @@ def test_nothing_that_a_client_sends_is_stored(start_named, tmp_path):
     assert len(written) < 4 << 20 and start_named().log.read_text().count(" tokens read from its file in ") == 2
 
 
-@pytest.mark.parametrize("sets, words", [
-    (['server.prefixes=[{"path": "gone.txt"}]'], "server.prefixes, "),
-    (["server.prefix_cache_mb=1"], "raise server.prefix_cache_mb"),
-    (["server.max_context=64"], "server.max_context is 64"),
+@pytest.mark.parametrize("sets, words, checked", [
+    (['server.prefixes=[{"path": "gone.txt"}]'], "server.prefixes, ", True),
+    (["server.prefix_cache_mb=1"], "raise server.prefix_cache_mb", False),
+    (["server.max_context=64"], "server.max_context is 64", True),
+    ([f"model.path={ROOT / 'models' / MODEL}"], "the rows of a retro model depend on more", True),
 ])
-def test_prefixes_that_cannot_be_kept_are_refused(start_named, tmp_path, sets, words):
+def test_prefixes_that_cannot_be_kept_are_refused(start_named, tmp_path, sets, words, checked):
     command = [BUILD / "retro-server", "--config", tmp_path / "retro.json", *(a for s in sets for a in ("--set", s))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1 and words in done.stderr, done.stderr
+    for check in [[], ["--check-config"]][:1 + checked]:
+        done = subprocess.run(command + check, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 1 and words in done.stderr, done.stderr

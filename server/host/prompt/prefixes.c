@@ -116,10 +116,23 @@ static enum status check_name(const struct prefix_list *list, struct error *e) {
     return STATUS_OK;
 }
 
+static enum status check_length(const struct named_prefix *prefix, int context, struct error *e) {
+    if (prefix->ids.n == 0) return error_set(e, STATUS_INVALID, "no text");
+    if (prefix->ids.n < context) return STATUS_OK;
+    return error_set(e, STATUS_TOO_LARGE, "%d tokens; server.max_context is %d", prefix->ids.n,
+                     context);
+}
+
 enum status prefixes_open(struct prefix_list *out, const struct prefix_files *files,
                           const struct tokenizer *tokenizer, const struct chat *chat,
                           struct error *e) {
+    const struct model_info *model = files->model;
     *out = (struct prefix_list){.list = xcalloc((size_t)max_int(files->n, 1), sizeof *out->list)};
+    if (files->n > 0 && (model->chunk_length > 0 || model->reads_source))
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "server.prefixes: the rows of a %s model depend on more than the text before them",
+            model->family);
     for (int i = 0; i < files->n; i++) {
         struct named_prefix *prefix = &out->list[i];
         const char *path = files->paths[i];
@@ -129,8 +142,7 @@ enum status prefixes_open(struct prefix_list *out, const struct prefix_files *fi
         enum status status = ends_with(path, ".json")
                                  ? read_chat(chat, tokenizer, path, &prefix->ids, e)
                                  : read_text(tokenizer, path, &prefix->ids, e);
-        if (status == STATUS_OK && prefix->ids.n == 0)
-            status = error_set(e, STATUS_INVALID, "no text");
+        if (status == STATUS_OK) status = check_length(prefix, files->context, e);
         if (status || check_name(out, e)) return error_prefix(e, "server.prefixes, %s", path);
     }
     return STATUS_OK;

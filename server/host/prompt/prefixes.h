@@ -24,8 +24,11 @@ struct prefix_files {
     char **paths; /* [n] */
     int n;
     const char *folder; /* "": rows are not stored */
+    const struct model_info *model;
+    int context; /* tokens that a sequence may have */
 };
-/* Reads the files. `chat` may be NULL. Two files of one name are refused where rows are stored. */
+/* Reads the files. `chat` may be NULL. Refused are two files of one name where rows are stored,
+ * texts that fill the context, and models whose rows depend on more than the text before them. */
 enum status prefixes_open(struct prefix_list *out, const struct prefix_files *files,
                           const struct tokenizer *tokenizer, const struct chat *chat,
                           struct error *e);
