@@ -161,6 +161,27 @@ bool tagged_value_is_text(const struct json *parameter) {
     return json_is_absent(parameter) || has_type(parameter, "string");
 }
 
+/* Whether the schema names the value's type, or none. */
+static bool takes_type(const struct json *schema, const struct json *value) {
+    static const char *const names[] = {
+        [JSON_KIND_NULL] = "null",    [JSON_KIND_BOOL] = "boolean", [JSON_KIND_INT] = "integer",
+        [JSON_KIND_REAL] = "number",  [JSON_KIND_TEXT] = "string",  [JSON_KIND_LIST] = "array",
+        [JSON_KIND_OBJECT] = "object"};
+    if (json_is_absent(json_member(schema, "type"))) return true;
+    return has_type(schema, names[json_kind(value)]) ||
+           (json_is_int(value) && has_type(schema, "number"));
+}
+
+/* The same of its alternatives: an optional text is one of these, and digits are text there. */
+static bool takes_value(const struct json *schema, const struct json *value) {
+    const struct json *any = json_member(schema, "anyOf"), *one = json_member(schema, "oneOf");
+    const struct json *all = json_is_list(any) ? any : one;
+    bool takes = !json_is_list(all);
+    for (size_t i = 0; i < json_count(all) && !takes; i++)
+        takes = takes_type(json_item(all, i), value);
+    return takes;
+}
+
 /* Whether null is among the values: `type` names it, and `enum` and `const` do where they are
  * there. */
 static bool has_null(const struct json *parameter) {
@@ -194,7 +215,8 @@ static void put_value(struct json_writer *w, const struct json *parameter, struc
     bool text = tagged_value_is_text(parameter), none = tagged_text_is_null(parameter, value);
     struct json *json = NULL;
     struct error ignored;
-    if ((!text || none) && json_parse_any(&json, spelt, "value", &ignored) == STATUS_OK)
+    if ((!text || none) && json_parse_any(&json, spelt, "value", &ignored) == STATUS_OK &&
+        takes_value(parameter, json))
         put_json(w, json);
     else
         put_string_n(w, value.text, value.size);

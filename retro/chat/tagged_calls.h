@@ -15,7 +15,8 @@
  * GEMMA_QUOTE
  *
  * A value between tags is text. It becomes what the tool's parameters say of its key: text where
- * they say so or say nothing, else the JSON value that it spells, and text where it spells none. */
+ * they say so or say nothing, else the JSON value that it spells, and text where it spells none or
+ * one that is none of their alternatives. */
 #pragma once
 
 #include "retro/chat/chat_reply_private.h"

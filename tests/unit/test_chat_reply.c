@@ -100,6 +100,21 @@ static const struct reply_case cases[] = {
      "",
      "",
      {"f {\"n\": \"many\", \"maybe\": null}"}},
+    {CALLS_FUNCTION,
+     false,
+     "<tool_call><function=f><parameter=some>7</parameter><parameter=either>7</parameter></"
+     "function><function=g></function></tool_call>",
+     "",
+     "",
+     {"f {\"some\": \"7\", \"either\": 7}", "g {}"}},
+    {CALLS_GLM,
+     false,
+     "<tool_call>f<arg_key>some</arg_key><arg_value>null</arg_value><arg_key>either</arg_key>"
+     "<arg_value>true</arg_value></tool_call><tool_call>f<arg_key>some</arg_key>"
+     "<arg_value>\"a\"</arg_value></tool_call>",
+     "",
+     "",
+     {"f {\"some\": null, \"either\": \"true\"}", "f {\"some\": \"a\"}"}},
     /* The outer tag in a value is text, however slowly its own comes. */
     {CALLS_FUNCTION,
      false,
@@ -319,7 +334,10 @@ static const char tools[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": "
     "\"object\", "
     "\"properties\": {\"path\": {\"type\": \"string\"}, \"n\": {\"type\": \"number\"}, \"flag\": "
-    "{\"type\": \"boolean\"}, \"list\": {}, \"maybe\": {\"type\": [\"string\", \"null\"]}}}}}]";
+    "{\"type\": \"boolean\"}, \"list\": {}, \"maybe\": {\"type\": [\"string\", \"null\"]}, "
+    "\"some\": {\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"null\"}]}, \"either\": "
+    "{\"oneOf\": "
+    "[{\"type\": \"number\"}, {\"type\": \"string\"}]}}}}}]";
 
 static void check_text(const struct buffer *text, const char *want) {
     assert_int_equal(text->size, strlen(want));
