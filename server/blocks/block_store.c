@@ -101,6 +101,7 @@ static struct block_write *write_of(const struct block_store *store,
            keys = (size_t)block->n_documents * sizeof *block->documents;
     struct block_write *write = xcalloc(1, sizeof *write);
     write->block = block->block;
+    write->behind = block->behind;
     write->file = *file;
     write->file.identity = store->o.identity;
     write->file.image_bytes = session_block_bytes(store->o.pool, block->n);

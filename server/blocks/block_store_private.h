@@ -16,6 +16,7 @@ struct block_write {
     struct buffer memory, documents;
     struct read_document *keys; /* [n_keys] owned */
     int n_keys;
+    bool behind; /* as session_block has it */
     bool doomed; /* a document of its is gone meanwhile */
 };
 

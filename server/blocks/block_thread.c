@@ -22,13 +22,28 @@ static void remove_doomed(struct block_store *store) {
     pthread_mutex_lock(&store->lock);
 }
 
-/* The least recently used ones leave until there is room; under the lock. */
+/* The least recently used ones leave until there is room for so many bytes; under the lock. */
 static void make_room(struct block_store *store, uint64_t bytes) {
     while (store->index.oldest && store->index.bytes + (int64_t)bytes > store->o.most_bytes) {
         block_store_doom(store, store->index.oldest);
         store->counts.evicted++;
     }
     if (store->n_doomed > 0) remove_doomed(store);
+}
+
+/* The same for a block, which nobody would find without those before it: they stay. False where
+ * they leave it no room, or have left already. */
+static bool make_room_behind(struct block_store *store, const struct block_write *write,
+                             uint64_t bytes) {
+    struct block_index *index = &store->index;
+    struct block_entry *before = block_index_at(index, &write->file.before);
+    uint64_t wanted = bytes;
+    if (before == NULL && write->behind) return false;
+    block_index_use(index, before, block_store_now());
+    for (; before; before = block_index_at(index, &before->before)) wanted += before->bytes;
+    if ((int64_t)wanted > store->o.most_bytes) return false;
+    make_room(store, bytes);
+    return true;
 }
 
 /* Writing. */
@@ -100,8 +115,7 @@ static void write_next(struct block_store *store) {
     copy_rows(store, write, &image);
     write->file.image = image.data;
     uint64_t size = block_file_bytes(&write->file);
-    if ((int64_t)size <= store->o.most_bytes) {
-        make_room(store, size);
+    if (make_room_behind(store, write, size)) {
         pthread_mutex_unlock(&store->lock);
         row_bytes_reserve(&bytes, (size_t)size);
         block_file_print(&write->file, &bytes);
@@ -111,6 +125,8 @@ static void write_next(struct block_store *store) {
             give_up(store, &e);
         else
             note_written(store, write);
+    } else {
+        store->counts.dropped++;
     }
     store->writing = NULL;
     row_bytes_free(&image);

@@ -1,5 +1,6 @@
 """server.cache_folder: rows of prompts that outlive the process, and rows of documents that must not."""
 import concurrent.futures
+import contextlib
 import json
 import os
 import random
@@ -158,13 +159,23 @@ def test_a_key_gets_no_rows_of_another(keep, tmp_path):
     assert ask_as(keep(*options), "bob") == 399
 
 
+def holds(rows, prompt):
+    """Whether the rows of all its blocks are in files. One that is read here may leave for a newer one."""
+    wanted = {struct.pack("<16i", *prompt[first : first + 16]) for first in range(0, len(prompt), 128)}
+    for path in files(rows):
+        with contextlib.suppress(FileNotFoundError):
+            head = path.read_bytes()[:2048]
+            wanted -= {ids_ for ids_ in wanted if ids_ in head}
+    return not wanted
+
+
 def test_the_budget_is_kept(keep, rows):
     server = keep("server.cache_folder_mb=6", "server.prefix_cache_mb=64")
     hot = ids(280, seed="hot")
     for i in range(12):
-        server.complete([ids(280, seed=i)], max_tokens=1, **PLAIN)
-        server.complete([hot], max_tokens=1, **PLAIN)
-        settled(server)
+        for prompt in (ids(280, seed=i), hot):
+            server.complete([prompt], max_tokens=1, **PLAIN)
+            wait_for(lambda prompt=prompt: holds(rows, prompt))
         assert sum(p.stat().st_size for p in files(rows)) <= 6_000_000
     assert metric(server, "retro_cache_folder_evictions_total") > 0
     stop(server)
@@ -176,6 +187,18 @@ def test_the_budget_is_kept(keep, rows):
     stop(server)
     server = keep("server.cache_folder_mb=1")
     assert sum(p.stat().st_size for p in files(rows)) <= 1_000_000
+
+
+def test_a_prompt_that_is_larger_than_the_budget_keeps_its_beginning(keep, rows):
+    """Blocks that made room for those behind them would leave files that nobody finds."""
+    server = keep("server.cache_folder_mb=4")
+    long = ids(600, seed="long")
+    server.complete([long], max_tokens=1, **PLAIN)
+    settled(server)
+    assert metric(server, "retro_cache_folder_dropped_total") > 0
+    stop(server)
+    assert len(files(rows)) == 2
+    assert cached(keep("server.cache_folder_mb=4").complete([long], max_tokens=1, **PLAIN)) == 256
 
 
 def test_files_that_do_not_fit(keep, rows):

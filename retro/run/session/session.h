@@ -117,6 +117,7 @@ struct session_block {
     int n, n_read;
     const struct read_document *documents; /* [n_documents] */
     int n_documents;
+    bool behind; /* another block that is told of has the rows before */
 };
 /* Called by the thread that owns the pool: a session has put the block where it is found, or has
  * found it; a block is about to be overwritten by other rows. Between the two nobody writes these

@@ -22,6 +22,8 @@ static uint64_t base_bits(uint64_t root) { return root & (((uint64_t)1 << PREFIX
 void tell_joined(struct session *session, int32_t block, const struct prefix_rows *rows) {
     struct session_pool *pool = session->pool;
     if (pool->watch.joined == NULL) return;
+    const struct prefix_node *nodes = pool->tree.nodes;
+    int parent = nodes[block].parent;
     struct session_block told = {.block = block,
                                  .before = session->address,
                                  .base = base_bits(rows->root),
@@ -30,8 +32,9 @@ void tell_joined(struct session *session, int32_t block, const struct prefix_row
                                  .n = rows->n,
                                  .n_read = rows->n_read,
                                  .documents = rows->documents,
-                                 .n_documents = rows->n_documents};
-    if (!pool->tree.nodes[block].pinned) pool->watch.joined(pool->watch.context, &told);
+                                 .n_documents = rows->n_documents,
+                                 .behind = parent != PREFIX_NONE && !nodes[parent].pinned};
+    if (!nodes[block].pinned) pool->watch.joined(pool->watch.context, &told);
     if (rows->n < ATTENTION_BLOCK) return;
     block_file_address(&(struct block_file){.before = told.before,
                                             .base = told.base,
