@@ -107,21 +107,18 @@ static int stage_of_layer(const struct model *model, int layer) {
 }
 
 /* Stages have equally many of the decoder's layers, or one less. The neighbour encoder is whole on
- * one of them. */
+ * one of them, a tower on the first. */
 static enum status split_layers(struct model *model, struct error *e) {
     const struct comm *comm = model->comm;
     const struct retro_spec *retro = &model->spec.retro;
     struct stack *decoder = &model->stacks[STACK_DECODER], *encoder = &model->stacks[STACK_ENCODER];
     model->encodes = model->reads = -1;
     encoder->kept = (struct portion){0, encoder->dims.n_layers};
-    model->stacks[STACK_TOWER].kept = (struct portion){0, model->stacks[STACK_TOWER].dims.n_layers};
-    if (comm->stages > 1 && model_has_stack(model, STACK_TOWER))
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "parallel.pipeline is %d; a %s model has a vision tower and is not cut "
-                         "into stages: use "
-                         "parallel.tensor",
-                         comm->stages, model->info.family);
-    if (comm->stages > 1 && decoder->dims.reads != EDGE_NEIGHBORS && encoder->dims.n_layers > 0)
+    model->stacks[STACK_TOWER].kept =
+        (struct portion){0, comm->stage == 0 ? model->stacks[STACK_TOWER].dims.n_layers : 0};
+    bool alone = model_has_stack(model, STACK_TOWER) && !model_has_stack(model, STACK_DECODER),
+         whole = decoder->dims.reads != EDGE_NEIGHBORS && encoder->dims.n_layers > 0;
+    if (comm->stages > 1 && (alone || whole))
         return error_set(
             e, STATUS_UNSUPPORTED,
             "parallel.pipeline is %d; a %s model is not cut into stages: use parallel.tensor",

@@ -43,6 +43,14 @@ def test_two_ranks():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_two_stages(tensor):
+    """The tower is on the first stage."""
+    done = parity("--tolerance", "2e-4", "--set", "parallel.pipeline=2", "--set", f"parallel.tensor={tensor}", "--set",
+                  "parallel.comm=threads", *LLAVA, *QWEN)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_bf16_stays_near():
     done = parity("--tolerance", "0.5", "--set", "model.dtype=bf16", *FOLDERS)
     assert done.returncode == 0 and 1e-3 < worst_of(done) < 0.5, done.stdout + done.stderr
@@ -63,7 +71,7 @@ def test_converted_folders(tmp_path, name, to, tolerance):
 
 
 def test_other_pipelines_are_refused():
-    done = parity("--set", "parallel.pipeline=2", "--set", "parallel.comm=threads", LLAVA[0])
+    done = parity("--set", "parallel.pipeline=2", "--set", "parallel.comm=threads", GOLDEN / "clip_a")
     assert done.returncode == 1 and "is not cut into stages" in done.stderr
 
 

@@ -54,6 +54,11 @@ static size_t head_columns(const struct model *model) {
            own;
 }
 
+/* A tower is on the first stage. */
+static bool pool_views(const struct session_pool *pool) {
+    return pool->limits.max_picture_rows > 0 && pool->model->comm->stage == 0;
+}
+
 /* Everything a pool will have, without memory. */
 static enum status measure_parts(struct session_pool *pool, struct error *e) {
     const struct model *model = pool->model;
@@ -80,7 +85,7 @@ static enum status measure_parts(struct session_pool *pool, struct error *e) {
     if (reads == EDGE_SOURCE && sources_measure(&pool->sources, &pool->cross, model, limits, e))
         return e->status;
 
-    if (limits->max_picture_rows > 0 && tower_measure(&viewed, model, limits->max_picture_rows, e))
+    if (pool_views(pool) && tower_measure(&viewed, model, limits->max_picture_rows, e))
         return e->status;
     pool->bytes.kept =
         pool->cache.bytes / (size_t)pool->cache.n_blocks * (size_t)limits->kept_blocks;
@@ -165,8 +170,7 @@ static enum status open_parts(struct session_pool *pool, struct error *e) {
     if (pool->neighbors.model && neighbors_open(&pool->neighbors, &pool->cache, e))
         return e->status;
     if (pool->sources.model && sources_open(&pool->sources, e)) return e->status;
-    if (limits->max_picture_rows > 0 &&
-        tower_open(&pool->tower, pool->model, limits->max_picture_rows, e))
+    if (pool_views(pool) && tower_open(&pool->tower, pool->model, limits->max_picture_rows, e))
         return e->status;
     struct plan_sizes sizes = {
         .rows = limits->max_step_rows,

@@ -85,7 +85,7 @@ struct session_pool {
     struct neighbors neighbors; /* model NULL without retro layers */
     struct sources sources;     /* model NULL without an encoder of sources */
     struct tensor given;        /* [max_given, d] */
-    struct tower *tower;        /* NULL where nothing is viewed */
+    struct tower *tower;        /* NULL where nothing is viewed, and on later stages */
     float *followed;            /* on ranks other than 0, the rows that are rank 0's to keep */
     void *head;
     struct tensor picked, logits; /* [max_logit_rows, d], [max_logit_rows, V] */

@@ -219,8 +219,9 @@ static enum status follow_message(struct session_pool **pool, struct model *mode
         case MESSAGE_REPLAY: follow_replay(*pool, in); break;
         case MESSAGE_WIPE: follow_wipe(*pool, in); break;
         case MESSAGE_WIPE_CHUNK: follow_wipe_chunk(*pool, in); break;
-        case MESSAGE_PICTURES: return follow_pictures(*pool, in, e);
-        case MESSAGE_PICTURE_PASS: return follow_picture_pass(*pool, e);
+        case MESSAGE_PICTURES: return (*pool)->tower ? follow_pictures(*pool, in, e) : STATUS_OK;
+        case MESSAGE_PICTURE_PASS:
+            return (*pool)->tower ? follow_picture_pass(*pool, e) : STATUS_OK;
         case MESSAGE_CLOSE:
             session_pool_free_rank(*pool);
             *pool = NULL;
