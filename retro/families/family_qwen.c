@@ -43,16 +43,23 @@ static enum status read_qwen2(const struct json *config, struct model_spec *spec
     return STATUS_OK;
 }
 
+enum status huggingface_read_qwen3(const struct json *config, struct huggingface_decoder *decoder,
+                                   struct error *e) {
+    if (read_qwen(config, decoder, e)) return e->status;
+    decoder->spec.stacks[STACK_DECODER].mlp_bias = false;
+    decoder->spec.stacks[STACK_DECODER].qk_norm = QK_NORM_HEAD;
+    return STATUS_OK;
+}
+
 static enum status read_qwen3(const struct json *config, struct model_spec *spec, struct error *e) {
     struct huggingface_decoder decoder = {.spec = *spec};
     decoder.spec.stacks[STACK_DECODER].head_dim = 128;
     start_qwen(&decoder);
-    if (read_qwen(config, &decoder, e)) return e->status;
-    decoder.spec.stacks[STACK_DECODER].mlp_bias = false;
-    decoder.spec.stacks[STACK_DECODER].qk_norm = QK_NORM_HEAD;
+    if (huggingface_read_qwen3(config, &decoder, e)) return e->status;
     *spec = decoder.spec;
     return STATUS_OK;
 }
+
 const struct family family_qwen2 = {
     HUGGINGFACE_DECODER("qwen2", read_qwen2, huggingface_layer, huggingface_layer_rows)};
 

@@ -8,31 +8,27 @@
 #include <math.h>
 #include <string.h>
 
-/* The spec, and keys that have no place in it. */
-struct qwen_tower_keys {
-    struct model_spec spec;
-    int ratio, window, activation;
-    const struct json *rope;
+/* The keys of either that have no place in the spec. */
+struct qwen2_tower_keys {
+    struct qwen_tower_keys shared;
+    int ratio, window;
     struct json_list whole;
 };
 
-enum { MERGED = 2 /* rows that are joined, along both sides */, MOST_FRAMES = 16 };
+enum { MOST_FRAMES = 16 };
 
-#define AT_KEYS(member) JSON_AT(struct qwen_tower_keys, member)
+#define AT_KEYS(member) JSON_AT(struct qwen2_tower_keys, member)
 static const struct json_field shared_fields[] = {
-    {"depth", JSON_INT, AT_TOWER(n_layers), .min = 1, .max = MAX_LAYERS, .fallback = 32},
     {"num_heads", JSON_INT, AT_TOWER(heads), .min = 1, .max = LIMIT_HEADS, .fallback = 16},
-    {"patch_size", JSON_INT, AT_SPEC(tower.patch), .min = 1, .max = LIMIT_PATCH, .fallback = 14},
     {"temporal_patch_size", JSON_INT, AT_SPEC(tower.frames), .min = 1, .max = MOST_FRAMES,
      .fallback = 2},
-    {"spatial_merge_size", JSON_NEUTRAL, .min = MERGED},
+    {"spatial_merge_size", JSON_NEUTRAL, .min = QWEN_MERGED},
     {"in_channels", JSON_NEUTRAL, .min = 3},
-    {"rope_parameters", JSON_RAW, AT_KEYS(rope)},
-    {.name = "deepstack_visual_indexes", .type = JSON_EMPTY},
+    {"rope_parameters", JSON_RAW, AT_KEYS(shared.rope)},
 };
-static const struct json_table shared_table = JSON_TABLE(shared_fields);
+const struct json_table qwen_tower_table = JSON_TABLE(shared_fields);
 #define SHARED_FIELDS \
-    { .type = JSON_ROWS, .table = &shared_table }
+    QWEN_TOWER_FIELDS(32, 14), { .name = "deepstack_visual_indexes", .type = JSON_EMPTY }
 
 static const struct json_field older_fields[] = {
     SHARED_FIELDS,
@@ -40,7 +36,7 @@ static const struct json_field older_fields[] = {
     {"mlp_ratio", JSON_INT, AT_KEYS(ratio), .min = 1, .max = 64, .fallback = 4},
     {"hidden_size", JSON_INT, AT_SPEC(projector.out), .min = 1, .max = LIMIT_WIDTH,
      .fallback = 3584},
-    {"hidden_act", JSON_CHOICE, AT_KEYS(activation), .choices = huggingface_activations,
+    {"hidden_act", JSON_CHOICE, AT_KEYS(shared.activation), .choices = huggingface_activations,
      .fallback = ACTIVATION_QUICK_GELU},
 };
 static const struct json_table older_table = JSON_TABLE(older_fields, .open = true);
@@ -52,7 +48,7 @@ static const struct json_field newer_fields[] = {
     {"intermediate_size", JSON_INT, AT_TOWER(ffn), .min = 1, .max = LIMIT_FFN, .fallback = 3420},
     {"out_hidden_size", JSON_INT, AT_SPEC(projector.out), .min = 1, .max = LIMIT_WIDTH,
      .fallback = 3584},
-    {"hidden_act", JSON_CHOICE, AT_KEYS(activation), .choices = huggingface_activations,
+    {"hidden_act", JSON_CHOICE, AT_KEYS(shared.activation), .choices = huggingface_activations,
      .fallback = ACTIVATION_SILU},
     {"window_size", JSON_INT, AT_KEYS(window), .min = 1, .max = LIMIT_PIXELS, .fallback = 112},
     {"fullatt_block_indexes", JSON_LIST, AT_KEYS(whole), .item = &layer_number,
@@ -103,36 +99,35 @@ static enum status read_rope(const struct json *config, struct dims *dims, struc
 
 /* Windows. */
 
-static enum status read_windows(struct qwen_tower_keys *keys, const struct json *config,
+static enum status read_windows(struct qwen2_tower_keys *keys, const struct json *config,
                                 struct error *e) {
     static const int usual[] = {7, 15, 23, 31};
-    struct tower_spec *tower = &keys->spec.tower;
+    struct tower_spec *tower = &keys->shared.spec.tower;
     bool absent = json_is_absent(json_member(config, "fullatt_block_indexes"));
     const int *layers = absent ? usual : keys->whole.items;
     size_t n = absent ? ARRAY_COUNT(usual) : keys->whole.count;
-    tower->attended = keys->window / MERGED / tower->patch * MERGED;
+    tower->attended = keys->window / QWEN_MERGED / tower->patch * QWEN_MERGED;
     if (tower->attended == 0)
         return error_set(e, STATUS_INVALID,
                          "config.json: \"window_size\" is %d, less than %d patches of %d",
-                         keys->window, MERGED, tower->patch);
+                         keys->window, QWEN_MERGED, tower->patch);
     for (size_t i = 0; i < n; i++) tower->whole[layers[i]] = true;
     return STATUS_OK;
 }
 
 /* Both towers. */
 
-/* Fills in the sizes that follow from the keys. */
-static enum status finish_tower(struct qwen_tower_keys *keys, struct error *e) {
+enum status qwen_tower_finish(struct qwen_tower_keys *keys, struct error *e) {
     struct model_spec *spec = &keys->spec;
     struct dims *dims = &spec->stacks[STACK_TOWER];
-    int padded = spec->padded_vocab, wide = dims->hidden * MERGED * MERGED;
+    int padded = spec->padded_vocab, wide = dims->hidden * QWEN_MERGED * QWEN_MERGED;
     if (huggingface_derive(spec, dims, e)) return e->status;
     spec->padded_vocab = padded;
     dims_set_bias(dims, true);
     dims->activation = (enum activation)keys->activation;
     dims->epsilon = 1e-6f;
     dims->final_norm = true;
-    spec->tower.shuffle = MERGED;
+    spec->tower.shuffle = QWEN_MERGED;
     spec->tower.oblong = true;
     spec->projector.in = spec->projector.ffn = wide;
     spec->projector.activation = ACTIVATION_GELU_ERF;
@@ -141,8 +136,8 @@ static enum status finish_tower(struct qwen_tower_keys *keys, struct error *e) {
 }
 
 static enum status read_older(const struct json *config, struct model_spec *spec, struct error *e) {
-    struct qwen_tower_keys keys = {.spec = *spec};
-    struct dims *dims = &keys.spec.stacks[STACK_TOWER];
+    struct qwen2_tower_keys keys = {.shared.spec = *spec};
+    struct dims *dims = &keys.shared.spec.stacks[STACK_TOWER];
     if (spec_read(config, &older_table, &keys, e)) return e->status;
     if (dims->hidden > LIMIT_FFN / keys.ratio)
         return error_set(e, STATUS_INVALID,
@@ -150,42 +145,35 @@ static enum status read_older(const struct json *config, struct model_spec *spec
                          dims->hidden, LIMIT_FFN / dims->hidden);
     dims->ffn = dims->hidden * keys.ratio;
     dims->norm = NORM_LAYER;
-    if (finish_tower(&keys, e)) return e->status;
-    *spec = keys.spec;
+    if (qwen_tower_finish(&keys.shared, e)) return e->status;
+    *spec = keys.shared.spec;
     return STATUS_OK;
 }
 
 static enum status read_newer(const struct json *config, struct model_spec *spec, struct error *e) {
-    struct qwen_tower_keys keys = {.spec = *spec};
+    struct qwen2_tower_keys keys = {.shared.spec = *spec};
     enum status status = spec_read(config, &newer_table, &keys, e);
     if (status == STATUS_OK) status = read_windows(&keys, config, e);
     json_table_free(&newer_table, &keys);
     if (status) return status;
-    keys.spec.stacks[STACK_TOWER].gated = true;
-    keys.spec.stacks[STACK_TOWER].norm = NORM_RMS;
-    if (finish_tower(&keys, e)) return e->status;
-    *spec = keys.spec;
+    keys.shared.spec.stacks[STACK_TOWER].gated = true;
+    keys.shared.spec.stacks[STACK_TOWER].norm = NORM_RMS;
+    if (qwen_tower_finish(&keys.shared, e)) return e->status;
+    *spec = keys.shared.spec;
     return STATUS_OK;
 }
 
-static struct layer_spec describe_layer(const struct model_spec *spec, enum stack_id stack, int i) {
+struct layer_spec qwen_tower_layer(const struct model_spec *spec, enum stack_id stack, int i) {
     (void)spec, (void)stack, (void)i;
     return (struct layer_spec){.mask = MASK_NONE, .rope = true};
 }
 
-#define ATTENTION_ROWS \
-    {.place = offsetof(struct layer, norm_in), .names = {"norm1.*"}}, \
-        {.place = offsetof(struct layer, qkv), .names = {"attn.qkv.*"}}, \
-        {.place = offsetof(struct layer, proj), .names = {"attn.proj.*"}}, { \
-        .place = offsetof(struct layer, norm_mlp), .names = { "norm2.*" } \
-    }
-
 static const struct tensor_row older_rows[] = {
-    ATTENTION_ROWS,
+    QWEN_TOWER_ROWS,
     {.place = offsetof(struct layer, fc1), .names = {"mlp.fc1.*"}},
     {.place = offsetof(struct layer, fc2), .names = {"mlp.fc2.*"}},
 };
-static const struct tensor_row newer_rows[] = {ATTENTION_ROWS, HUGGINGFACE_MLP_ROWS};
+static const struct tensor_row newer_rows[] = {QWEN_TOWER_ROWS, HUGGINGFACE_MLP_ROWS};
 
 static const struct tensor_row outer_rows[] = {
     {.place = offsetof(struct model, tower.patch), .names = {"patch_embed.proj.*"}},
@@ -194,25 +182,23 @@ static const struct tensor_row outer_rows[] = {
     {.place = offsetof(struct model, projector.fc2), .names = {"merger.mlp.2.*"}},
 };
 
-/* The towers as parts of other models. */
-static const struct family older_tower = {
+const struct family qwen2_tower = {
     .model_type = "qwen2_vl_vision",
     .read = read_older,
-    .layer = describe_layer,
+    .layer = qwen_tower_layer,
     .stacks[STACK_TOWER] = {{"blocks.#."}, older_rows, ARRAY_COUNT(older_rows)},
     .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
 };
-static const struct family newer_tower = {
+const struct family qwen2_5_tower = {
     .model_type = "qwen2_5_vl_vision",
     .read = read_newer,
-    .layer = describe_layer,
+    .layer = qwen_tower_layer,
     .stacks[STACK_TOWER] = {{"blocks.#."}, newer_rows, ARRAY_COUNT(newer_rows)},
     .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
 };
 
-enum status qwen_tower_read(const struct json *config, bool newer, struct model_spec *spec,
-                            struct error *e) {
-    const struct family *tower = newer ? &newer_tower : &older_tower;
+enum status qwen_tower_read(const struct json *config, const struct family *tower,
+                            struct model_spec *spec, struct error *e) {
     const char *type = json_text(json_member(config, "model_type")).text;
     size_t n = strlen(tower->model_type) - strlen("_vision");
     bool known = type == NULL || strcmp(type, tower->model_type) == 0 ||
@@ -228,15 +214,15 @@ enum status qwen_tower_read(const struct json *config, bool newer, struct model_
 
 static enum status read_older_alone(const struct json *config, struct model_spec *spec,
                                     struct error *e) {
-    return qwen_tower_read(config, false, spec, e) ? e->status : spec_check(spec, e);
+    return qwen_tower_read(config, &qwen2_tower, spec, e) ? e->status : spec_check(spec, e);
 }
 
 static enum status read_newer_alone(const struct json *config, struct model_spec *spec,
                                     struct error *e) {
-    return qwen_tower_read(config, true, spec, e) ? e->status : spec_check(spec, e);
+    return qwen_tower_read(config, &qwen2_5_tower, spec, e) ? e->status : spec_check(spec, e);
 }
 
 const struct family family_qwen2_vl_vision = {
-    .model_type = "qwen2_vl_vision", .read = read_older_alone, .layer = describe_layer};
+    .model_type = "qwen2_vl_vision", .read = read_older_alone, .layer = qwen_tower_layer};
 const struct family family_qwen2_5_vl_vision = {
-    .model_type = "qwen2_5_vl_vision", .read = read_newer_alone, .layer = describe_layer};
+    .model_type = "qwen2_5_vl_vision", .read = read_newer_alone, .layer = qwen_tower_layer};

@@ -54,11 +54,11 @@ static enum status read_text(const struct json *config, struct qwen_vl_keys *key
     return STATUS_OK;
 }
 
-static enum status read_qwen_vl(const struct json *config, bool newer, struct model_spec *spec,
-                                struct error *e) {
+static enum status read_qwen_vl(const struct json *config, const struct family *tower,
+                                struct model_spec *spec, struct error *e) {
     struct qwen_vl_keys keys = {.spec = *spec};
     if (spec_read(config, &table, &keys, e) || read_text(config, &keys, e)) return e->status;
-    if (!json_is_absent(keys.vision) && qwen_tower_read(keys.vision, newer, &keys.spec, e))
+    if (!json_is_absent(keys.vision) && qwen_tower_read(keys.vision, tower, &keys.spec, e))
         return error_prefix(e, "vision_config");
     *spec = keys.spec;
     return spec_check(spec, e);
@@ -66,12 +66,12 @@ static enum status read_qwen_vl(const struct json *config, bool newer, struct mo
 
 static enum status read_qwen2_vl(const struct json *config, struct model_spec *spec,
                                  struct error *e) {
-    return read_qwen_vl(config, false, spec, e);
+    return read_qwen_vl(config, &qwen2_tower, spec, e);
 }
 
 static enum status read_qwen2_5_vl(const struct json *config, struct model_spec *spec,
                                    struct error *e) {
-    return read_qwen_vl(config, true, spec, e);
+    return read_qwen_vl(config, &qwen2_5_tower, spec, e);
 }
 
 const struct family family_qwen2_vl = {

@@ -32,6 +32,7 @@ struct rope_rules {
     bool proportional; /* some pairs of whole heads turn; tables without a window are of wide heads
                           where there are any, and absent ones turn a quarter of the pairs */
     bool multimodal;   /* a row has three positions, of which mrope_section gives each pair one */
+    bool interleaved;  /* whose pairs take turns (Qwen3-VL), whatever mrope_interleaved says */
 };
 /* Fills a stack's rotary dims and tables from rope_theta, rope_scaling and rope_parameters;
  * head_dim and max_positions are set, and `dims` is of the spec. An unsupported value is an error
@@ -75,6 +76,9 @@ enum status huggingface_read_decoder(const struct json *config, struct huggingfa
 /* Qwen2's keys, with biases on queries, keys and values, and the window as spec.windowed:
  * layer_types says which layers have it; where it is silent, those from max_window_layers on. */
 enum status huggingface_read_qwen2(const struct json *config, struct huggingface_decoder *decoder,
+                                   struct error *e);
+/* Qwen3's keys, with norms of each head's queries and keys, and the window likewise. */
+enum status huggingface_read_qwen3(const struct json *config, struct huggingface_decoder *decoder,
                                    struct error *e);
 /* layer_types of n layers as spec.windowed. STATUS_INVALID where it is no list of
  * "sliding_attention" and "full_attention" for each layer, or has windows where there is none. */

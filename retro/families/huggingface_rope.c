@@ -357,13 +357,13 @@ static enum status read_partial(const struct rope_keys *keys, const struct rope_
 }
 
 /* Of families whose rows have one position, in any of the dictionaries; and pairs that take turns,
- * of families whose rows have several. */
+ * of families whose rows have several side by side. */
 static enum status refuse_sections(const struct rope_config *config, const struct rope_rules *rules,
                                    struct error *e) {
     const struct rope_keys *const all[] = {&config->scaling, &config->parameters.flat,
                                            &config->parameters.full, &config->parameters.sliding};
     for (size_t i = 0; i < ARRAY_COUNT(all); i++) {
-        if (all[i]->interleaved && !rules->reads_text)
+        if (all[i]->interleaved && !rules->reads_text && !rules->interleaved)
             return error_set(e, STATUS_UNSUPPORTED,
                              "config.json: \"mrope_interleaved\" of the rotary positions is not "
                              "supported in this family");
@@ -416,16 +416,21 @@ static enum status refuse_proportional(const struct rope_keys *keys, const struc
                      "this family");
 }
 
+/* The position that pair i turns by: those of one stand side by side, or the three take turns as
+ * long as the row or the column has pairs left, and the others are time's. */
+static uint8_t section_of(int i, const int sections[MROPE_SECTIONS], bool interleaved) {
+    int turn = i % MROPE_SECTIONS;
+    if (interleaved) return i / MROPE_SECTIONS < sections[turn] ? (uint8_t)turn : 0;
+    return (uint8_t)((i >= sections[0]) + (i >= sections[0] + sections[1]));
+}
+
 /* Tells each pair the position of a row that it turns by. */
-static enum status read_sections(const struct rope_keys *keys, struct dims *dims, struct error *e) {
-    static const int usual[MROPE_SECTIONS] = {16, 24, 24};
-    const int *sections = keys->sectioned ? keys->sections : usual;
-    int pairs = dims->rotated / 2, n = 0;
-    for (int i = 0; i < MROPE_SECTIONS; i++)
-        for (int j = 0; j < sections[i] && n < pairs; j++) {
-            dims->rope_section[n] = (uint8_t)i;
-            n++;
-        }
+static enum status read_sections(const struct rope_keys *keys, bool interleaved, struct dims *dims,
+                                 struct error *e) {
+    static const int usual[][MROPE_SECTIONS] = {{16, 24, 24}, {24, 20, 20}};
+    const int *sections = keys->sectioned ? keys->sections : usual[interleaved];
+    int pairs = dims->rotated / 2;
+    for (int i = 0; i < pairs; i++) dims->rope_section[i] = section_of(i, sections, interleaved);
     dims->rope_sections = MROPE_SECTIONS;
     if (sections[0] + sections[1] + sections[2] == pairs) return STATUS_OK;
     return error_set(e, STATUS_INVALID,
@@ -475,5 +480,5 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
         return e->status;
     scale_scores(&global, rules, dims);
     if (refuse_sections(&rope_config, rules, e)) return e->status;
-    return rules->multimodal ? read_sections(&global, dims, e) : STATUS_OK;
+    return rules->multimodal ? read_sections(&global, rules->interleaved, dims, e) : STATUS_OK;
 }

@@ -7,8 +7,40 @@
  * tensors. NULL: there is none of this type. */
 const struct family *huggingface_find_tower(const char *model_type);
 
-/* The vision_config of Qwen2-VL, or of Qwen2.5-VL where `newer`: fills the tower's dims and spec,
- * the projector, and the part of the tower, whose tensors stand behind "visual.". Its sizes are not
- * checked against the decoder's yet. */
-enum status qwen_tower_read(const struct json *config, bool newer, struct model_spec *spec,
-                            struct error *e);
+/* The towers of Qwen2-VL, Qwen2.5-VL and Qwen3-VL as parts of other models. */
+extern const struct family qwen2_tower, qwen2_5_tower, qwen3_tower;
+/* The vision_config of one of them: fills the tower's dims and spec, the projector, and the part of
+ * the tower, whose tensors stand behind "visual.". Its sizes are not checked against the decoder's
+ * yet. */
+enum status qwen_tower_read(const struct json *config, const struct family *tower,
+                            struct model_spec *spec, struct error *e);
+
+/* The keys that these towers share, for a struct that begins with them. */
+struct qwen_tower_keys {
+    struct model_spec spec;
+    int activation;
+    const struct json *rope; /* rope_parameters */
+};
+enum { QWEN_MERGED = 2 /* rows that are joined, along both sides */ };
+extern const struct json_table qwen_tower_table;
+/* Rows of all of them, with what an absent depth and an absent side of a patch stand for. */
+#define QWEN_TOWER_FIELDS(usual_depth, usual_patch) \
+    { \
+        "depth",  JSON_INT,          AT_TOWER(n_layers), \
+        .min = 1, .max = MAX_LAYERS, .fallback = (usual_depth)}, \
+        {"patch_size", JSON_INT,           AT_SPEC(tower.patch), \
+         .min = 1,     .max = LIMIT_PATCH, .fallback = (usual_patch)}, \
+    { \
+        .type = JSON_ROWS, .table = &qwen_tower_table \
+    }
+/* Fills in the sizes that follow from the keys: hidden size, heads and patches are set. */
+enum status qwen_tower_finish(struct qwen_tower_keys *keys, struct error *e);
+/* A layer that attends over all rows and turns. */
+struct layer_spec qwen_tower_layer(const struct model_spec *spec, enum stack_id stack, int i);
+/* The attention of such a layer. */
+#define QWEN_TOWER_ROWS \
+    {.place = offsetof(struct layer, norm_in), .names = {"norm1.*"}}, \
+        {.place = offsetof(struct layer, qkv), .names = {"attn.qkv.*"}}, \
+        {.place = offsetof(struct layer, proj), .names = {"attn.proj.*"}}, { \
+        .place = offsetof(struct layer, norm_mlp), .names = { "norm2.*" } \
+    }

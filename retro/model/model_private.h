@@ -74,6 +74,7 @@ struct model {
     struct layer_inputs layer_inputs; /* without data where dims.layer_input is 0 */
     struct tower_weights tower;
     struct projector_weights projector;
+    struct projector_weights deepstack[MAX_DEEPSTACK]; /* of the first tower.n_deepstack */
     struct tensor
         newline; /* f32 [1, projector.out], the row behind a line of tiles; data NULL without */
     struct projection joint; /* [joint, d] of the pooled row of a text; data NULL without */
@@ -157,6 +158,11 @@ static inline const struct stack *model_decoder(const struct model *model) {
 }
 static inline bool model_has_stack(const struct model *model, enum stack_id id) {
     return model->stacks[id].dims.n_layers > 0;
+}
+/* Columns of a picture's row as a decoder reads it: those in the place of a word, then those that
+ * are added behind each of the first layers (tower_spec.deepstack). */
+static inline int model_given_columns(const struct model *model) {
+    return model_decoder(model)->dims.hidden * (1 + model->spec.tower.n_deepstack);
 }
 /* Whether the model writes text: it has a decoder with an output matrix, whose tokens see none
  * behind them. */

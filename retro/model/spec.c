@@ -180,6 +180,12 @@ static enum status check_tower(const struct model_spec *spec, struct error *e) {
         return error_set(e, STATUS_INVALID,
                          "config.json: the projector gives %d columns, the decoder has %d",
                          projector_spec->out, spec->stacks[STACK_DECODER].hidden);
+    if (spec->stacks[STACK_DECODER].n_layers > 0 &&
+        tower->n_deepstack > spec->stacks[STACK_DECODER].n_layers)
+        return error_set(e, STATUS_INVALID,
+                         "config.json: %d \"deepstack_visual_indexes\", and the decoder has %d "
+                         "layers",
+                         tower->n_deepstack, spec->stacks[STACK_DECODER].n_layers);
     return STATUS_OK;
 }
 

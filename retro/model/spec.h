@@ -38,7 +38,9 @@ struct retro_spec {
     float gate;             /* retro_attention_gate, spec 10 */
 };
 
-/* The input and the output of a vision tower (docs/spec/vision-model.md 1, 2). */
+/* The input and the output of a vision tower (docs/spec/vision-model.md 1, 2). DeepStack: rows of
+ * some layers reach a decoder too (arXiv 2406.04334). */
+enum { MAX_DEEPSTACK = 8 };
 struct tower_spec {
     int patch;            /* P, the side of a patch in pixels; 0: the model has no tower */
     int frames;           /* that a patch spans, and a picture is all of them; 0: one */
@@ -50,6 +52,7 @@ struct tower_spec {
     bool patch_bias;      /* of the product that makes rows of patches */
     bool norm_before;     /* a norm before the first layer */
     bool windows;         /* a grid of another size reads the top left of a square table (CPE) */
+    bool stretches;       /* a grid of another size reads the whole table, each side resized */
     bool conditioned; /* pixels are from 0 to 1; the checkpoint has a mean and a deviation for each
                          channel */
     bool corners;     /* tables are resized with their corners aligned, else with half pixels */
@@ -64,6 +67,9 @@ struct tower_spec {
     int attended; /* side of the squares of patches that layers attend within; 0: a picture is whole
                    */
     bool whole[MAX_LAYERS]; /* of a tower with windows: layers that attend over the whole picture */
+    /* Rows behind layer deepstack[i] go through a projector of their own, with a norm of what it
+     * reads, and are added to the picture's rows behind layer i of the decoder. */
+    int deepstack[MAX_DEEPSTACK], n_deepstack;
 };
 
 /* Numbers of a patch: channel, frame, y, x. */
@@ -323,10 +329,10 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_clip_vision, family_siglip_vision, family_llava, family_llava_next, family_clip,
     family_siglip, family_modernbert, family_nomic_bert, family_megatron_bert,
     family_megatron_bert_hf, family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision,
-    family_qwen2_5_vl_vision, family_qwen3_next, family_qwen3_5, family_qwen3_5_text,
-    family_qwen3_5_moe, family_qwen3_5_moe_text, family_lfm2, family_lfm2_moe,
-    family_granite_hybrid, family_nemotron_h, family_deepseek_v2, family_deepseek_v3,
-    family_glm4_moe_lite, family_deberta_v2;
+    family_qwen2_5_vl_vision, family_qwen3_vl, family_qwen3_vl_vision, family_qwen3_next,
+    family_qwen3_5, family_qwen3_5_text, family_qwen3_5_moe, family_qwen3_5_moe_text, family_lfm2,
+    family_lfm2_moe, family_granite_hybrid, family_nemotron_h, family_deepseek_v2,
+    family_deepseek_v3, family_glm4_moe_lite, family_deberta_v2;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;

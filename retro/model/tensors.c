@@ -283,6 +283,14 @@ static enum status visit_output(const struct tensor_walk *walk, struct place pla
     return bias ? visit_one(walk, &place, PLACE_VECTOR, true, &model->output.bias) : STATUS_OK;
 }
 
+/* How often the model has an outer place: one for each projector of the deepstack, whose rows are
+ * those of the first. */
+static int count_outer(const struct model *model, size_t place) {
+    size_t first = offsetof(struct model, deepstack);
+    bool deepstack = place >= first && place < first + sizeof model->deepstack;
+    return deepstack ? model->spec.tower.n_deepstack : 1;
+}
+
 /* The outer places that a family's rows name. */
 static enum status visit_part(const struct tensor_walk *walk, const struct model_part *part,
                               uint64_t absent) {
@@ -301,9 +309,12 @@ static enum status visit_part(const struct tensor_walk *walk, const struct model
         the_place.elsewhere = !keeps_outer(model, shape);
         bool output = place == offsetof(struct model, output), lacks = absent >> i & 1;
         CHECK(!output || rows->rows[0].place == offsetof(struct model, embedding.word));
-        if (output ? visit_output(walk, the_place, shape, lacks)
-                   : visit_row(walk, the_place, shape, model, lacks))
-            return walk->error->status;
+        if (output && visit_output(walk, the_place, shape, lacks)) return walk->error->status;
+        for (int j = 0; j < count_outer(model, place) && !output; j++) {
+            the_place.expert = j;
+            char *base = (char *)model + (size_t)j * sizeof *model->deepstack;
+            if (visit_row(walk, the_place, shape, base, lacks)) return walk->error->status;
+        }
     }
     return STATUS_OK;
 }

@@ -37,7 +37,8 @@ struct place {
     const char *const
         *roots; /* [PART_ROOTS] outside layers, spellings of what stands before all names */
     const struct tensor_rows *rows;
-    int expert; /* of a place that each expert has, or each head, else 0 */
+    int expert; /* of a place that each expert has, each head, or each projector of the deepstack,
+                   else 0 */
     int row;    /* the first of its rows; later rows with the same place are its other parts */
     bool bias;  /* the bias of a projection or norm: '*' in a name stands for "bias" */
     enum place_form form;

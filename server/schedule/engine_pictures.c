@@ -32,7 +32,8 @@ bool engine_wants_view(const struct engine_sequence *sequence) {
 static void begin_pictures(struct engine_sequence *sequence) {
     struct engine *engine = sequence->engine;
     const struct picture_set *pictures = sequence->pictures.set;
-    size_t values = (size_t)pictures->n_rows * (size_t)engine->info.hidden;
+    size_t values =
+        (size_t)pictures->n_rows * (size_t)tower_columns(pictures->model, TOWER_PROJECTED);
     if (sequence->pictures.rows == NULL)
         sequence->pictures.rows = xmalloc((values + 1) * sizeof *sequence->pictures.rows);
     engine->viewing = sequence;
@@ -92,6 +93,6 @@ void engine_give_rows(const struct engine_sequence *sequence, struct step_item *
     if (sequence->pictures.positions)
         item->positions = sequence->pictures.positions + (size_t)first * PLACE_SECTIONS;
     if (count_given(sequence, first + item->n_tokens) > before)
-        item->rows =
-            sequence->pictures.rows + (size_t)before * (size_t)sequence->engine->info.hidden;
+        item->rows = sequence->pictures.rows +
+                     (size_t)before * (size_t)tower_columns(pictures->model, TOWER_PROJECTED);
 }

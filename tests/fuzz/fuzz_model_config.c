@@ -39,6 +39,9 @@ static void check_tower(const struct model_spec *s) {
     CHECK(t->attended >= 0 && t->attended % 2 == 0 && (t->attended == 0 || t->oblong));
     CHECK(t->image_h % t->patch == 0 && t->image_w % t->patch == 0 && t->layers >= 0);
     CHECK(t->layers <= s->stacks[STACK_TOWER].n_layers && (p->out == 0 || p->in > 0));
+    CHECK(t->n_deepstack >= 0 && t->n_deepstack <= MAX_DEEPSTACK && (!t->stretches || table));
+    for (int i = 0; i < t->n_deepstack; i++)
+        CHECK(t->deepstack[i] >= 0 && t->deepstack[i] < s->stacks[STACK_TOWER].n_layers);
 }
 
 static void check(const struct family *f, const struct json *config) {

@@ -1,6 +1,7 @@
 /* tests/golden/test_places.c: multimodal RoPE: rows of pictures have positions by their grid, and
- * the words behind go on after the largest. However a text is cut into steps, whatever it takes
- * over and when a session is used again, its logits are the same bits. */
+ * the words behind go on after the largest; in Qwen3-VL further columns of these rows are added
+ * behind the first layers. However a text is cut into steps, whatever it takes over and when a
+ * session is used again, its logits are the same bits. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,9 @@
 #include "retro/run/tower/picture_rows.h"
 #include "tests/folder.h"
 
-enum { HIDDEN = 32, VOCAB = 64, WORDS = 140, PICTURES = 2, MORE = 20, DRAWN = 3 };
+/* Columns of a picture's row: those of a word, and of a deepstack of two. */
+enum { HIDDEN = 32, MOST_COLUMNS = 3 * HIDDEN };
+enum { VOCAB = 64, WORDS = 140, PICTURES = 2, MORE = 20, DRAWN = 3 };
 enum { FIRST = 40, SECOND = 81 }; /* where the pictures stand among the words */
 enum {
     FIRST_ROWS = 12,
@@ -22,9 +25,14 @@ struct fixture {
     struct comm *comm;
     struct model *model;
     struct session_pool *pool;
+    int columns;
 };
 
-static void open_fixture(struct fixture *f, int kept) {
+/* Tests run with each of these. */
+static const char older[] = "tests/golden/vision/qwen2_vl",
+                  newer[] = "tests/golden/vision/qwen3_vl";
+
+static void open_fixture(struct fixture *f, const char *folder, int kept) {
     struct error e = {0};
     const struct backend_options options = {.threads = 2};
     const struct session_limits limits = {.max_sessions = 2,
@@ -35,10 +43,11 @@ static void open_fixture(struct fixture *f, int kept) {
                                           .kv_dtype = DTYPE_F32,
                                           .kept_blocks = kept};
     if (backend_open(&f->backend, "cpu", &options, &e) || comm_open_single(&f->comm, &e) ||
-        model_open(&f->model, "tests/golden/vision/qwen2_vl", f->backend, f->comm,
-                   &(struct model_options){0}, &e) ||
+        model_open(&f->model, folder, f->backend, f->comm, &(struct model_options){0}, &e) ||
         session_pool_open(&f->pool, f->model, &limits, &e))
         fail_msg("%s", e.text);
+    f->columns = tower_columns(f->model, TOWER_PROJECTED);
+    assert_int_equal(f->columns, folder == newer ? MOST_COLUMNS : HIDDEN);
 }
 
 static void close_fixture(struct fixture *f) {
@@ -49,17 +58,18 @@ static void close_fixture(struct fixture *f) {
 }
 
 /* A text of words with two pictures, of which the second is made of `seed`. */
-static void make_text(struct merged_text *out, const struct model *m, int seed, int words) {
+static void make_text(struct merged_text *out, const struct fixture *f, int seed, int words) {
+    const struct model *m = f->model;
     static const struct picture_grid grids[PICTURES] = {{3, 4}, {2, 9}};
     struct merged_picture pictures[PICTURES];
     struct error e = {0};
     int32_t ids[WORDS + MORE];
-    float rows[PICTURES][SECOND_ROWS * HIDDEN];
+    float rows[PICTURES][SECOND_ROWS * MOST_COLUMNS];
     for (int i = 0; i < words; i++) ids[i] = i * 7 % 60;
     ids[FIRST] = ids[SECOND] = model_picture_id(m);
     for (int i = 0; i < PICTURES; i++) {
         int n = grids[i].rows * grids[i].columns, from = i == 1 ? seed : 1;
-        for (int j = 0; j < n * HIDDEN; j++)
+        for (int j = 0; j < n * f->columns; j++)
             rows[i][j] = (float)((from * 31 + j * 17) % 101) / 50 - 1;
         pictures[i] =
             (struct merged_picture){.rows = rows[i], .tiles = 1, .tile_rows = n, .grid = grids[i]};
@@ -89,15 +99,17 @@ static void take_logits(const struct fixture *f, struct tensor logits, float *to
 }
 
 /* The n rows of a text from `at` on. */
-static struct step_item make_item(struct session *s, const struct merged_text *t, int at, int n) {
+static struct step_item make_item(const struct fixture *f, struct session *s,
+                                  const struct merged_text *t, int at, int n) {
     bool given = count_given(t->ids + at, n) > 0;
-    return (struct step_item){.session = s,
-                              .tokens = t->ids + at,
-                              .n_tokens = n,
-                              .names = t->names,
-                              .positions = t->positions + at * t->sections,
-                              .rows = given ? t->given + count_given(t->ids, at) * HIDDEN : NULL,
-                              .n_logits = at + n == t->n};
+    return (struct step_item){
+        .session = s,
+        .tokens = t->ids + at,
+        .n_tokens = n,
+        .names = t->names,
+        .positions = t->positions + at * t->sections,
+        .rows = given ? t->given + count_given(t->ids, at) * f->columns : NULL,
+        .n_logits = at + n == t->n};
 }
 
 /* Steps of so many rows, behind those that s has. */
@@ -106,7 +118,7 @@ static void read_on(const struct fixture *f, struct session *s, const struct mer
     struct error e = {0};
     struct tensor logits;
     for (int at = session_length(s); at < t->n; at += step) {
-        struct step_item item = make_item(s, t, at, min_int(step, t->n - at));
+        struct step_item item = make_item(f, s, t, at, min_int(step, t->n - at));
         if (session_step(f->pool, &item, 1, &logits, &e)) fail_msg("%s", e.text);
     }
     take_logits(f, logits, out->logits[0]);
@@ -151,14 +163,13 @@ static void test_positions(void **state) {
 }
 
 static void test_grids_are_checked(void **state) {
-    (void)state;
     struct fixture f;
     struct error e = {0};
     struct merged_text t;
     static const float rows[6 * HIDDEN];
     const struct merged_picture picture = {
         .rows = rows, .tiles = 1, .tile_rows = 6, .grid = {2, 2}};
-    open_fixture(&f, 0);
+    open_fixture(&f, *state, 0);
     const int32_t id = model_picture_id(f.model);
     assert_int_equal(
         picture_rows_text(&t, f.model, &(struct picture_text){&id, 1, &picture, 1}, &e),
@@ -168,15 +179,14 @@ static void test_grids_are_checked(void **state) {
 }
 
 static void test_rows_are_taken_over(void **state) {
-    (void)state;
     struct fixture plain, keeping;
     struct merged_text t, other, longer;
     struct reading whole, cut, first, again, part, elsewhere, elsewhere_plain, on, on_plain;
-    open_fixture(&plain, 0);
-    open_fixture(&keeping, 16);
-    make_text(&t, plain.model, 1, WORDS);
-    make_text(&other, plain.model, 2, WORDS);
-    make_text(&longer, plain.model, 1, WORDS + MORE);
+    open_fixture(&plain, *state, 0);
+    open_fixture(&keeping, *state, 16);
+    make_text(&t, &plain, 1, WORDS);
+    make_text(&other, &plain, 2, WORDS);
+    make_text(&longer, &plain, 1, WORDS + MORE);
     read_text(&plain, &t, t.n - 1, MOST, &whole);
     read_text(&plain, &t, t.n - 1, 7, &cut);
     read_text(&plain, &other, t.n - 1, MOST, &elsewhere_plain);
@@ -208,7 +218,6 @@ static void test_rows_are_taken_over(void **state) {
 /* Two texts in the same steps, with the second picture of one beside the first words of the other.
  */
 static void test_texts_do_not_meet(void **state) {
-    (void)state;
     struct fixture f;
     struct error e = {0};
     struct merged_text t[2];
@@ -216,16 +225,16 @@ static void test_texts_do_not_meet(void **state) {
     struct session *s[2];
     struct tensor logits;
     float together[2][VOCAB];
-    open_fixture(&f, 0);
+    open_fixture(&f, *state, 0);
     for (int i = 0; i < 2; i++) {
-        make_text(&t[i], f.model, 1 + i, WORDS);
+        make_text(&t[i], &f, 1 + i, WORDS);
         read_text(&f, &t[i], 0, MOST, &alone[i]);
         if (session_open(&s[i], f.pool, (struct grid){0}, &e)) fail_msg("%s", e.text);
     }
-    struct step_item first = make_item(s[0], &t[0], 0, SECOND_AT + 5);
+    struct step_item first = make_item(&f, s[0], &t[0], 0, SECOND_AT + 5);
     if (session_step(f.pool, &first, 1, &logits, &e)) fail_msg("%s", e.text);
-    struct step_item both[] = {make_item(s[1], &t[1], 0, ROWS),
-                               make_item(s[0], &t[0], first.n_tokens, ROWS - first.n_tokens)};
+    struct step_item both[] = {make_item(&f, s[1], &t[1], 0, ROWS),
+                               make_item(&f, s[0], &t[0], first.n_tokens, ROWS - first.n_tokens)};
     if (session_step(f.pool, both, 2, &logits, &e)) fail_msg("%s", e.text);
     take_logits(&f, logits, together[0]);
     assert_memory_equal(together[0], alone[1].logits[0], sizeof together[0]);
@@ -248,14 +257,13 @@ static void test_texts_do_not_meet(void **state) {
 
 /* A session that is rewound begins anew: it has lost count of the positions within its text. */
 static void test_rewound(void **state) {
-    (void)state;
     struct fixture f;
     struct session *s;
     struct error e = {0};
     struct merged_text t;
     struct reading whole, twice, words, words_again;
-    open_fixture(&f, 0);
-    make_text(&t, f.model, 1, WORDS);
+    open_fixture(&f, *state, 0);
+    make_text(&t, &f, 1, WORDS);
     if (session_open(&s, f.pool, (struct grid){0}, &e)) fail_msg("%s", e.text);
     read_on(&f, s, &t, MOST, &whole);
     session_rewind(s, ROWS - 1, (struct grid){0});
@@ -280,10 +288,41 @@ static void test_rewound(void **state) {
     close_fixture(&f);
 }
 
+/* The columns behind a word's are read wherever the row is computed: other ones there, other
+ * logits.
+ */
+static void test_deepstack_is_read(void **state) {
+    struct fixture f;
+    struct merged_text t;
+    struct reading first, other;
+    open_fixture(&f, *state, 0);
+    make_text(&t, &f, 1, WORDS);
+    read_text(&f, &t, 0, MOST, &first);
+    for (int part = 1; part < f.columns / HIDDEN; part++) {
+        for (int column = 0; column < HIDDEN; column++) {
+            float *value = t.given + (FIRST_ROWS + 2) * f.columns + part * HIDDEN + column;
+            *value += 1;
+        }
+        read_text(&f, &t, 0, 7, &other);
+        assert_memory_not_equal(other.logits, first.logits, sizeof first.logits);
+        first = other;
+    }
+    merged_text_free(&t);
+    close_fixture(&f);
+}
+
+#define WITH(folder, test) \
+    { .name = #test " " #folder, .test_func = test, .initial_state = (void *)(uintptr_t)folder }
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_positions), cmocka_unit_test(test_grids_are_checked),
-        cmocka_unit_test(test_rows_are_taken_over), cmocka_unit_test(test_texts_do_not_meet),
-        cmocka_unit_test(test_rewound)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_positions),
+                                       WITH(older, test_grids_are_checked),
+                                       WITH(older, test_rows_are_taken_over),
+                                       WITH(newer, test_rows_are_taken_over),
+                                       WITH(older, test_texts_do_not_meet),
+                                       WITH(newer, test_texts_do_not_meet),
+                                       WITH(older, test_rewound),
+                                       WITH(newer, test_rewound),
+                                       WITH(newer, test_deepstack_is_read)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

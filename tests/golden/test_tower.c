@@ -98,6 +98,7 @@ static void test_windows_do_not_meet(void **state) {
     const int sizes[PICTURES][2] = {{32, 64}, {8, 8}, {56, 8}, {56, 72}};
     check_pictures_apart("tests/golden/vision/hf_qwen2_vl", TOWER_PROJECTED, sizes, 14 * 18);
     check_pictures_apart("tests/golden/vision/hf_qwen2_5_vl", TOWER_PROJECTED, sizes, 14 * 18);
+    check_pictures_apart("tests/golden/vision/hf_qwen3_vl", TOWER_PROJECTED, sizes, 14 * 18);
 }
 
 /* A pass in parts gives what a whole one gives; one that was left behind leaves nothing. */

@@ -3,18 +3,21 @@ import json
 import os
 import pathlib
 import shutil
-import struct
 import subprocess
+import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from stored_tensors import keep_tensors, rename_tensors
+
 EVAL = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-eval"
 CONVERT = EVAL.with_name("retro-convert")
 GOLDEN = ROOT / "tests/golden/vision"
 FOLDERS = sorted(p.parent for p in GOLDEN.glob("*/config.json"))
 LLAVA = [f for f in FOLDERS if f.name.startswith("llava")]
-QWEN = [GOLDEN / "qwen2_vl", GOLDEN / "qwen2_5_vl"]
+QWEN = [GOLDEN / "qwen2_vl", GOLDEN / "qwen2_5_vl", GOLDEN / "qwen3_vl"]
 GEMMA = [GOLDEN / "gemma3_a", GOLDEN / "gemma3_b"]
 FLAGS = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
 NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16", "amx": "amx_bf16"}
@@ -45,7 +48,7 @@ def test_two_ranks():
 
 @pytest.mark.parametrize("tensor", [1, 2])
 def test_two_stages(tensor):
-    """The tower is on the first stage."""
+    """The tower is on the first stage. Of the rows that Qwen3-VL's tower adds behind layers, some are added on the second."""
     done = parity("--tolerance", "2e-4", "--set", "parallel.pipeline=2", "--set", f"parallel.tensor={tensor}", "--set",
                   "parallel.comm=threads", *LLAVA, *QWEN)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -57,7 +60,7 @@ def test_bf16_stays_near():
 
 
 @pytest.mark.parametrize("name", ["llava_a", "llava_hf_clip", "clip_a", "radio_b", "radio_hub_a", "hf_qwen2_vl", "hf_qwen2_5_vl",
-                                  "qwen2_vl", "qwen2_5_vl", "gemma3_a", "gemma3_b"])
+                                  "hf_qwen3_vl", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma3_a", "gemma3_b"])
 @pytest.mark.parametrize("to, tolerance", [("int8", 0.5), ("bf16", 0.2), ("packed", 1e-4)])
 def test_converted_folders(tmp_path, name, to, tolerance):
     """Measured: int8 0.19, bf16 0.055. The product of the patches and the positions stay as they are."""
@@ -105,7 +108,19 @@ def test_a_tower_alone_has_one_rank():
     ("hf_qwen2_vl", None, "rope_parameters", {"rope_type": "yarn"}, "rope_parameters"),
     ("hf_qwen2_vl", None, "mlp_ratio", 3, "mlp.fc1.weight"),
     ("hf_qwen2_vl", None, "temporal_patch_size", 1, "patch_embed.proj.weight is [32, 3, 2, 4, 4]"),
-    ("hf_qwen2_vl", None, "model_type", "qwen3_vl_vision", "qwen3_vl_vision"),
+    ("hf_qwen2_vl", None, "model_type", "qwen9_vl_vision", "qwen9_vl_vision"),
+    ("hf_qwen3_vl", None, "spatial_merge_size", 3, "spatial_merge_size"),
+    ("hf_qwen3_vl", None, "patch_size", 8, "patch_embed.proj.weight is [32, 3, 2, 4, 4]"),
+    ("hf_qwen3_vl", None, "num_position_embeddings", 50, "\"num_position_embeddings\" is 50, must be a square"),
+    ("hf_qwen3_vl", None, "num_position_embeddings", 36, "pos_embed.weight is [49, 32]"),
+    ("hf_qwen3_vl", None, "deepstack_visual_indexes", [1, 0], "has 0, must be layers of 3 in rising order"),
+    ("hf_qwen3_vl", None, "deepstack_visual_indexes", [1, 1], "rising order"),
+    ("hf_qwen3_vl", None, "deepstack_visual_indexes", [0, 3], "has 3, must be layers of 3"),
+    ("hf_qwen3_vl", None, "deepstack_visual_indexes", [-1], "deepstack_visual_indexes"),
+    ("hf_qwen3_vl", None, "deepstack_visual_indexes", list(range(9)), "deepstack_visual_indexes"),
+    ("hf_qwen3_vl", None, "deepstack_visual_indexes", [0, 1, 2], "deepstack_merger_list.2.norm.weight is missing"),
+    ("hf_qwen3_vl", None, "deepstack_visual_indexes", [0], "tensor deepstack_merger_list.1"),
+    ("hf_qwen3_vl", None, "deepstack_visual_indexes", None, "has 8, must be layers of 3"),
     ("hf_qwen2_5_vl", None, "deepstack_visual_indexes", [1], "deepstack_visual_indexes"),
     ("hf_qwen2_5_vl", None, "window_size", 7, "window_size"),
     ("hf_qwen2_5_vl", None, "fullatt_block_indexes", [-1], "fullatt_block_indexes"),
@@ -114,7 +129,13 @@ def test_a_tower_alone_has_one_rank():
     ("qwen2_vl", "rope_scaling", "mrope_section", [2, 3, -3], "mrope_section"),
     ("qwen2_vl", "rope_scaling", "mrope_interleaved", True, "mrope_interleaved"),
     ("qwen2_vl", "rope_scaling", "type", "dynamic", "\"dynamic\", which is not supported"),
-    ("qwen2_vl", None, "model_type", "qwen3_vl", "\"qwen3_vl\" is unknown"),
+    ("qwen2_vl", None, "model_type", "qwen9_vl", "\"qwen9_vl\" is unknown"),
+    ("qwen3_vl", None, "text_config", None, "text_config"),
+    ("qwen3_vl", "text_config", "num_hidden_layers", 1, "2 \"deepstack_visual_indexes\", and the decoder has 1 layers"),
+    ("qwen3_vl", "text_config", "rope_scaling", {"rope_type": "default", "mrope_section": [3, 3, 3]}, "and a head has 8"),
+    ("qwen3_vl", "text_config", "rope_scaling", {"rope_type": "default"}, "\"mrope_section\" is 24, 20 and 20 pairs"),
+    ("qwen3_vl", "vision_config", "model_type", "qwen2_vl", "\"model_type\" is \"qwen2_vl\"; qwen3_vl_vision is supported here"),
+    ("qwen3_vl", "vision_config", "out_hidden_size", 64, "the projector gives 64 columns, the decoder has 32"),
     ("qwen2_vl", None, "model_type", "qwen2", "\"mrope_section\" of the rotary positions"),
     ("qwen2_vl", "vision_config", "hidden_size", 64, "the projector gives 64 columns, the decoder has 32"),
     ("qwen2_vl", "vision_config", "spatial_merge_size", 3, "vision_config"),
@@ -156,31 +177,6 @@ def test_configurations_are_checked(tmp_path, name, part, key, value, words):
     assert done.returncode == 1 and words in done.stderr, done.stdout + done.stderr
 
 
-def rename_tensors(folder, rename):
-    """Tensors under other names: names are all that changes."""
-    path = folder / "model.safetensors"
-    raw = path.read_bytes()
-    size = struct.unpack("<Q", raw[:8])[0]
-    header = json.loads(raw[8:8 + size])
-    text = json.dumps({name if name == "__metadata__" else rename(name): value for name, value in header.items()}).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + size:])
-
-
-def keep_tensors(path, keeps):
-    raw = path.read_bytes()
-    size = struct.unpack("<Q", raw[:8])[0]
-    header, data, kept = json.loads(raw[8:8 + size]), b"", {}
-    for name, value in header.items():
-        if name != "__metadata__" and keeps(name):
-            first, end = value["data_offsets"]
-            kept[name] = value | {"data_offsets": [len(data), len(data) + end - first]}
-            data += raw[8 + size + first:8 + size + end]
-    text = json.dumps(kept).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
 @pytest.mark.parametrize("name", ["llava_hf_clip", "llava_hf_siglip", "hf_clip", "hf_siglip"])
 @pytest.mark.parametrize("style", ["transformers 4", "transformers 5 in memory"])
 def test_other_spellings(tmp_path, name, style):
@@ -197,7 +193,7 @@ def test_other_spellings(tmp_path, name, style):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["hf_qwen2_vl", "hf_qwen2_5_vl"])
+@pytest.mark.parametrize("name", ["hf_qwen2_vl", "hf_qwen2_5_vl", "hf_qwen3_vl"])
 @pytest.mark.parametrize("root", ["visual.", "model.visual."])
 def test_other_spellings_of_qwen(tmp_path, name, root):
     folder = shutil.copytree(GOLDEN / name, tmp_path / name)
@@ -281,6 +277,40 @@ def test_text_of_a_folder_without_a_tower(tmp_path):
     assert done.returncode == 0 and done.stdout.count("case/text") == 1, done.stdout + done.stderr
 
 
+def test_qwen3_as_transformers_5_writes_it(tmp_path):
+    folder = shutil.copytree(GOLDEN / "qwen3_vl", tmp_path / "case")
+    config = json.loads((folder / "config.json").read_text())
+    text = config["text_config"]
+    text["rope_parameters"] = text.pop("rope_scaling") | {"rope_theta": text.pop("rope_theta")}
+    config["vision_config"] |= {"model_type": "qwen3_vl_vision", "rope_parameters": {"rope_type": "axial", "rope_theta": 10000.0}}
+    (folder / "config.json").write_text(json.dumps(config))
+    done = parity(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_text_of_a_qwen3_without_a_tower(tmp_path, configured):
+    folder = shutil.copytree(GOLDEN / "qwen3_vl", tmp_path / "case", ignore=shutil.ignore_patterns("generation*"))
+    config = json.loads((folder / "config.json").read_text())
+    if not configured:
+        del config["vision_config"]
+    (folder / "config.json").write_text(json.dumps(config))
+    keep_tensors(folder / "cases.safetensors", lambda tensor: tensor.startswith("text."))
+    if not configured:
+        assert "tensor model.visual." in parity(folder).stderr
+    keep_tensors(folder / "model.safetensors", lambda tensor: not tensor.startswith("model.visual."))
+    done = parity(folder)
+    assert done.returncode == 0 and done.stdout.count("case/text") == 1, done.stdout + done.stderr
+    assert ("has no vision tower" in done.stderr) == configured
+
+
+def test_a_tower_with_a_hole_is_no_text_model(tmp_path):
+    folder = shutil.copytree(GOLDEN / "qwen3_vl", tmp_path / "case")
+    keep_tensors(folder / "model.safetensors", lambda tensor: "pos_embed" not in tensor)
+    done = parity(folder)
+    assert done.returncode == 1 and "pos_embed.weight is missing" in done.stderr, done.stderr
+
+
 def test_radio_of_torch_hub(tmp_path):
     """The same tensors without the wrapper of the Hub, as torch.hub has them."""
     folder = shutil.copytree(GOLDEN / "radio_hub_b", tmp_path / "case")
@@ -325,6 +355,8 @@ def test_keys_that_transformers_leaves_out(tmp_path, name, keys, words):
                                               ("hf_qwen2_vl", "rope_parameters", {"rope_theta": 1000}),
                                               ("hf_qwen2_5_vl", "fullatt_block_indexes", [0]),
                                               ("hf_qwen2_5_vl", "window_size", 32),
+                                              ("hf_qwen3_vl", "deepstack_visual_indexes", [0, 2]),
+                                              ("hf_qwen3_vl", "hidden_act", "gelu"),
                                               ("qwen2_vl", "rope_scaling", {"type": "mrope", "mrope_section": [3, 3, 2]}),
                                               ("qwen2_vl", "rope_theta", 1000)])
 def test_a_wrong_key_is_noticed(tmp_path, name, key, value):

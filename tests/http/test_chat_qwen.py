@@ -1,19 +1,24 @@
-"""Chats about pictures with Qwen2.5-VL, whose rows have positions by the grid of a picture: the server answers as
-transformers' pipeline does (tests/reference/make_qwen_vl_golden.py)."""
+"""Chats about pictures with Qwen2.5-VL and Qwen3-VL, whose rows have positions by the grid of a picture: the server answers
+as transformers' pipeline does (tests/reference/make_qwen_vl_golden.py)."""
 import base64
 import json
+import pathlib
 import shutil
+import sys
 
 import pytest
 from conftest import ROOT, Server
 
-FOLDER = ROOT / "tests/golden/qwen_vl_served"
-CASES = json.loads((FOLDER / "answers.json").read_text())
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from stored_tensors import keep_tensors
+
+FOLDERS = [ROOT / "tests/golden/qwen_vl_served", ROOT / "tests/golden/qwen3_vl_served"]
+CASES = [json.loads((folder / "answers.json").read_text()) for folder in FOLDERS]
 PICTURES = {"wide.png": 24, "plain.png": 16, "tiny.png": 6}  # rows of some
 
 
 def picture(name):
-    url = "data:image/png;base64," + base64.b64encode((FOLDER / name).read_bytes()).decode()
+    url = "data:image/png;base64," + base64.b64encode((FOLDERS[0] / name).read_bytes()).decode()
     return {"type": "image_url", "image_url": {"url": url}}
 
 
@@ -24,16 +29,18 @@ def messages_of(turns):
             for i, turn in enumerate(turns)]
 
 
-def start(folder, model=FOLDER, options={}, **settings):
+def start(folder, model=FOLDERS[0], options={}, **settings):
     config = folder / "retro.json"
     config.write_text(json.dumps({"model": {"path": str(model), "name": "seer", "dtype": "f32"},
                                   "server": {"port": 0, "max_context": 400, **settings}, **options}))
-    return Server(config, folder)
+    running = Server(config, folder)
+    running.model = model
+    return running
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    running = start(tmp_path_factory.mktemp("qwen"))
+@pytest.fixture(scope="module", params=FOLDERS, ids=lambda folder: folder.name)
+def server(request, tmp_path_factory):
+    running = start(tmp_path_factory.mktemp("qwen"), request.param)
     yield running
     assert running.stop() == 0, running.log.read_text()
 
@@ -51,9 +58,14 @@ def compare(server, case):
     return reply
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: " ".join(c["turns"][-1]))
-def test_answers_are_those_of_transformers(server, case):
+def cases_of(server):
+    return CASES[FOLDERS.index(server.model)]
+
+
+@pytest.mark.parametrize("number", range(len(CASES[0])), ids=lambda i: " ".join(CASES[0][i]["turns"][-1]))
+def test_answers_are_those_of_transformers(server, number):
     """Twice, the second time from kept rows."""
+    case = cases_of(server)[number]
     compare(server, case)
     again = compare(server, case)
     assert again.usage.prompt_tokens_details.cached_tokens == case["prompt_tokens"] - 1
@@ -66,7 +78,7 @@ def test_a_later_turn_takes_over_earlier_pictures(server, tmp_path):
              {"role": "user", "content": [picture("tiny.png"), {"type": "text", "text": "And this?"}]}]
     kept = ask(server, turns, logprobs=True)
     assert kept.usage.prompt_tokens_details.cached_tokens > first.usage.prompt_tokens
-    forgetful = start(tmp_path, prefix_cache_mb=0)
+    forgetful = start(tmp_path, server.model, prefix_cache_mb=0)
     try:
         fresh = ask(forgetful, turns, logprobs=True)
     finally:
@@ -95,18 +107,21 @@ def test_video_is_refused(server, part):
     assert reply.status == 400 and reply.error()["code"] == "unsupported_content" and "image_url" in reply.error()["message"]
 
 
-def test_two_ranks(tmp_path):
-    running = start(tmp_path, options={"parallel": {"tensor": 2, "comm": "threads"}})
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("shape", ["tensor", "pipeline"])
+def test_two_ranks(tmp_path, folder, shape):
+    running = start(tmp_path, folder, options={"parallel": {shape: 2, "comm": "threads"}})
     try:
-        for case in (CASES[3], CASES[5], CASES[5]):
-            compare(running, case)
+        for number in (3, 5, 5):
+            compare(running, cases_of(running)[number])
     finally:
         assert running.stop() == 0
 
 
-def test_passages_beside_pictures(tmp_path):
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_passages_beside_pictures(tmp_path, folder):
     """What is found is read in the user's text, as if it were sent there, and positions are counted behind it."""
-    running = start(tmp_path, options={"retrieval": {"template": "{text} "}})
+    running = start(tmp_path, folder, options={"retrieval": {"template": "{text} "}})
     try:
         message = [picture("wide.png"), {"type": "text", "text": "Which one?"}, picture("tiny.png")]
         given = ask(running, [{"role": "user", "content": message}], logprobs=True,
@@ -119,14 +134,44 @@ def test_passages_beside_pictures(tmp_path):
         assert running.stop() == 0
 
 
-def test_text_without_a_processor(tmp_path):
+@pytest.mark.parametrize("cases, folder", zip(CASES, FOLDERS), ids=[folder.name for folder in FOLDERS])
+def test_text_without_a_processor(tmp_path, cases, folder):
     """Pictures are refused where the folder does not say how they are prepared; texts are answered."""
-    folder = shutil.copytree(FOLDER, tmp_path / "model")
-    (folder / "preprocessor_config.json").unlink()
+    copy = shutil.copytree(folder, tmp_path / "model")
+    (copy / "preprocessor_config.json").unlink()
+    running = start(tmp_path, copy)
+    try:
+        compare(running, cases[-1])
+        reply = running.post({"messages": messages_of(cases[0]["turns"])}, "/v1/chat/completions")
+        assert reply.status == 400
+    finally:
+        assert running.stop() == 0
+
+
+def test_the_processor_of_published_folders(server, tmp_path):
+    """preprocessor_config.json has other keys as the Hub has it; a picture becomes as many rows."""
+    folder = shutil.copytree(FOLDERS[1], tmp_path / "model")
+    half = [0.5, 0.5, 0.5]
+    (folder / "preprocessor_config.json").write_text(json.dumps({
+        "size": {"longest_edge": 16777216, "shortest_edge": 256}, "patch_size": 4, "temporal_patch_size": 2, "merge_size": 2,
+        "image_mean": half, "image_std": half, "processor_class": "Qwen3VLProcessor",
+        "image_processor_type": "Qwen2VLImageProcessorFast"}))
     running = start(tmp_path, folder)
     try:
-        compare(running, CASES[-1])
-        reply = running.post({"messages": messages_of(CASES[0]["turns"])}, "/v1/chat/completions")
+        turns = messages_of([["plain.png", "What is this?"]])
+        assert ask(running, turns).usage.prompt_tokens == ask(server, turns).usage.prompt_tokens
+    finally:
+        assert running.stop() == 0
+
+
+def test_text_without_a_tower(tmp_path):
+    """The tensors of the text alone are there: texts are answered, and pictures are refused."""
+    folder = shutil.copytree(FOLDERS[1], tmp_path / "model")
+    keep_tensors(folder / "model.safetensors", lambda name: not name.startswith("model.visual."))
+    running = start(tmp_path, folder)
+    try:
+        compare(running, CASES[1][-1])
+        reply = running.post({"messages": messages_of(CASES[1][0]["turns"])}, "/v1/chat/completions")
         assert reply.status == 400
     finally:
         assert running.stop() == 0

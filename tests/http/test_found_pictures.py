@@ -14,6 +14,7 @@ from conftest import BUILD, ROOT, Server
 CLIP = ROOT / "tests/golden/clip_served"
 SEER = ROOT / "tests/golden/llava_served"
 QWEN = ROOT / "tests/golden/qwen_vl_served"
+QWEN_3 = ROOT / "tests/golden/qwen3_vl_served"
 GEMMA = ROOT / "tests/golden/gemma3_served"
 ROWS = 16  # of a picture
 
@@ -131,10 +132,11 @@ def test_streams_and_other_passages_later(server):
         assert len(found) == 3 and all(source["picture_read"] for source in found), found
 
 
-def test_rows_are_placed_by_their_grid(tmp_path):
-    """Qwen2.5-VL: what stands behind a found picture has other positions than without it, also when it is another one
+@pytest.mark.parametrize("model", [QWEN, QWEN_3], ids=["qwen2.5", "qwen3"])
+def test_rows_are_placed_by_their_grid(model, tmp_path):
+    """Qwen2.5-VL and Qwen3-VL: what stands behind a found picture has other positions than without it, also when it is another one
     by and by."""
-    running = Server(make_collection(tmp_path, [SEER / "wide.png", SEER / "tall.png"], model=QWEN), tmp_path)
+    running = Server(make_collection(tmp_path, [SEER / "wide.png", SEER / "tall.png"], model=model), tmp_path)
     try:
         turns = [{"role": "user", "content": [picture("plain.png"), text("And this?")]},
                  {"role": "assistant", "content": "Plain."}, {"role": "user", "content": "What is tall?"}]

@@ -162,7 +162,7 @@ static void shares_of_mutual(struct backend *b) {
         a.of.window = window;
         struct tensor before = copy_of(a.y);
         backend_attention_shares(b, &a);
-        check_shares(&a, before);
+        check_shares(b, &a, before);
         free(before.data);
         free_shares(&a);
     }

@@ -1,13 +1,16 @@
-"""Writes tests/golden/vision/hf_qwen2_vl and hf_qwen2_5_vl: tiny random vision towers of Qwen2-VL and Qwen2.5-VL, of transformers' own classes.
+"""Writes tests/golden/vision/hf_qwen2_vl, hf_qwen2_5_vl and hf_qwen3_vl: tiny random vision towers of Qwen2-VL, Qwen2.5-VL
+and Qwen3-VL, of transformers' own classes.
 
     pip install torch torchvision transformers==5.23.0 safetensors numpy pillow
-    python tests/reference/make_qwen_tower_golden.py
+    python tests/reference/make_qwen_tower_golden.py [NAME ...]
 
 Pictures go through transformers' image processor; a case holds them as its patches show them, [3, H, W]. `.output` are
-rows behind the merger's norm in the tower's order, `.projected` those behind the merger. Nothing is patched.
+rows behind the merger's norm in the tower's order, `.projected` those behind the merger, and beside them those of the
+deepstack's mergers. Nothing is patched.
 """
 import os
 import shutil
+import sys
 import zlib
 from pathlib import Path
 
@@ -22,6 +25,8 @@ from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLVi
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionTransformerPretrainedModel
 from transformers.models.qwen2_vl.configuration_qwen2_vl import Qwen2VLVisionConfig
 from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VisionTransformerPretrainedModel
+from transformers.models.qwen3_vl.configuration_qwen3_vl import Qwen3VLVisionConfig
+from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLVisionModel
 
 transformers.logging.set_verbosity_error()
 torch.set_num_threads(1)
@@ -70,8 +75,10 @@ def make(name, model):
         grids, values = given["image_grid_thw"], given["pixel_values"].astype(np.float32)
         with torch.no_grad():
             found = model(torch.from_numpy(values), grid_thw=torch.from_numpy(grids))
-            cases[f"{case}.output"] = model.merger.ln_q(found.last_hidden_state).numpy()
-        cases[f"{case}.projected"] = found.pooler_output.numpy()
+            norm = model.merger.ln_q if hasattr(model.merger, "ln_q") else model.merger.norm
+            cases[f"{case}.output"] = norm(found.last_hidden_state).numpy()
+        parts = [found.pooler_output, *getattr(found, "deepstack_features", [])]
+        cases[f"{case}.projected"] = torch.cat(parts, 1).numpy()
         ends = np.cumsum([t * h * w for t, h, w in grids])
         for i, part in enumerate(np.split(values, ends[:-1])):
             cases[f"{case}.picture_{i}"] = planes(part, grids[i])
@@ -88,7 +95,12 @@ if __name__ == "__main__":
     older = Qwen2VLVisionConfig(embed_dim=32, hidden_size=24, mlp_ratio=2, **SHARED)
     newer = Qwen2_5_VLVisionConfig(hidden_size=32, out_hidden_size=24, intermediate_size=44, window_size=24,
                                    fullatt_block_indexes=[1], **SHARED)
-    for config in (older, newer):
+    newest = Qwen3VLVisionConfig(hidden_size=32, out_hidden_size=24, intermediate_size=44, num_position_embeddings=49,
+                                 deepstack_visual_indexes=[0, 1], **SHARED)
+    for config in (older, newer, newest):
         config._attn_implementation = "eager"
-    make("hf_qwen2_vl", Qwen2VisionTransformerPretrainedModel(older))
-    make("hf_qwen2_5_vl", Qwen2_5_VisionTransformerPretrainedModel(newer))
+    towers = {"hf_qwen2_vl": lambda: Qwen2VisionTransformerPretrainedModel(older),
+              "hf_qwen2_5_vl": lambda: Qwen2_5_VisionTransformerPretrainedModel(newer),
+              "hf_qwen3_vl": lambda: Qwen3VLVisionModel(newest)}
+    for name in sys.argv[1:] or towers:
+        make(name, towers[name]())

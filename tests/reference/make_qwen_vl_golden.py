@@ -1,12 +1,12 @@
-"""Writes tests/golden/vision/qwen2_vl and qwen2_5_vl: tiny random models of transformers' own classes, with logits of texts
-without and with pictures, and a greedy continuation; and tests/golden/qwen_vl_served, a folder as it is downloaded, with
-what transformers answers to chats about pictures.
+"""Writes tests/golden/vision/qwen2_vl, qwen2_5_vl and qwen3_vl: tiny random models of transformers' own classes, with logits
+of texts without and with pictures, and a greedy continuation; and tests/golden/qwen_vl_served and qwen3_vl_served, folders as
+they are downloaded, with what transformers answers to chats about pictures.
 
     pip install torch transformers==5.23.0 safetensors numpy pillow torchvision
     python tests/reference/make_qwen_vl_golden.py [NAME ...]
 
 Models run in f32 with eager attention. qwen2_vl is written as the Hub has it (the text's keys beside vision_config, "mrope",
-a tied output), qwen2_5_vl as save_pretrained of transformers 5 nests it. Texts have an id for each row of a picture, as the
+a tied output), so is qwen3_vl (rope_scaling in text_config), qwen2_5_vl as save_pretrained of transformers 5 nests it. Texts have an id for each row of a picture, as the
 processor makes them; pictures are [3, height, width], as the processor has them before it cuts them into patches. Nothing
 is patched.
 """
@@ -26,7 +26,8 @@ import transformers
 from make_vision_hf_golden import byte_alphabet, make_picture
 from safetensors.numpy import save_file
 from transformers import (PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
-                          Qwen2VLForConditionalGeneration, Qwen2VLImageProcessor)
+                          Qwen2VLForConditionalGeneration, Qwen2VLImageProcessor, Qwen2VLImageProcessorPil, Qwen3VLConfig,
+                          Qwen3VLForConditionalGeneration)
 
 transformers.logging.set_verbosity_error()
 torch.set_num_threads(1)
@@ -42,6 +43,10 @@ COMMON = dict(patch_size=PATCH, spatial_merge_size=MERGE, temporal_patch_size=FR
 OLD = dict(COMMON, depth=2, embed_dim=16, hidden_size=32, mlp_ratio=2)
 NEWER = dict(COMMON, depth=3, hidden_size=16, intermediate_size=24, out_hidden_size=32, window_size=16,
              fullatt_block_indexes=[1])
+TURNS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [3, 3, 2], "mrope_interleaved": True}
+TEXT_3 = dict(TEXT, num_hidden_layers=3, num_attention_heads=4, head_dim=16, rope_parameters=TURNS)
+TOWER_3 = dict(COMMON, depth=3, hidden_size=16, intermediate_size=24, out_hidden_size=32, num_position_embeddings=36,
+               deepstack_visual_indexes=[0, 2])
 
 
 def fill(model, seed):
@@ -172,6 +177,17 @@ def write_as_hub(folder):
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
 
 
+def write_3_as_hub(folder):
+    """config.json of the Hub's Qwen3-VL folders."""
+    config = json.loads((folder / "config.json").read_text())
+    text = config["text_config"]
+    rope = text.pop("rope_parameters")
+    text |= {"rope_theta": rope.pop("rope_theta"), "rope_scaling": rope}
+    config["vision_config"]["model_type"] = "qwen3_vl"
+    del config["vision_config"]["rope_parameters"]
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+
+
 def qwen2_vl():
     config = Qwen2VLConfig(text_config=TEXT, vision_config=OLD, tie_word_embeddings=True, **IDS)
     config._attn_implementation = "eager"
@@ -185,6 +201,12 @@ def qwen2_5_vl():
     config = Qwen2_5_VLConfig(text_config=TEXT, vision_config=NEWER, **IDS)
     config._attn_implementation = "eager"
     make("qwen2_5_vl", Qwen2_5_VLForConditionalGeneration(config))
+
+
+def qwen3_vl():
+    config = Qwen3VLConfig(text_config=TEXT_3, vision_config=TOWER_3, **IDS)
+    config._attn_implementation = "eager"
+    write_3_as_hub(make("qwen3_vl", Qwen3VLForConditionalGeneration(config)))
 
 
 # Chats.
@@ -246,26 +268,26 @@ def answer(model, tokenizer, processor, messages, pictures):
     return n, tokenizer.decode(written, skip_special_tokens=True), logprobs
 
 
-def qwen_vl_served():
-    text = dict(TEXT, vocab_size=256 + len(NAMED), max_position_embeddings=512, eos_token_id=IDS_OF["<|im_end|>"])
-    config = Qwen2_5_VLConfig(
-        text_config=text, vision_config=NEWER, image_token_id=IDS_OF["<|image_pad|>"], video_token_id=IDS_OF["<|video_pad|>"],
+def make_served(name, config_class, model_class, text, tower, seed, processor_class=Qwen2VLImageProcessor, **processing):
+    text = dict(text, vocab_size=256 + len(NAMED), max_position_embeddings=512, eos_token_id=IDS_OF["<|im_end|>"])
+    config = config_class(
+        text_config=text, vision_config=tower, image_token_id=IDS_OF["<|image_pad|>"], video_token_id=IDS_OF["<|video_pad|>"],
         vision_start_token_id=IDS_OF["<|vision_start|>"], vision_end_token_id=IDS_OF["<|vision_end|>"])
     config._attn_implementation = "eager"
-    model = fill(Qwen2_5_VLForConditionalGeneration(config), 3)
+    model = fill(model_class(config), seed)
     with torch.no_grad():  # letters are drawn, and the end sooner or later
         letters = torch.zeros(text["vocab_size"], 1)
         letters[ord("a"):ord("z") + 1] = 5
         model.lm_head.weight.mul_(letters)
         model.lm_head.weight[IDS_OF["<|im_end|>"]] = -10 * model.lm_head.weight[ord("a"):ord("z") + 1].mean(0)
-    folder = OUT.parent / "qwen_vl_served"
+    folder = OUT.parent / name
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     (folder / "model.safetensors").chmod(0o644)
     tokenizer = write_tokenizer(folder)
-    processor = Qwen2VLImageProcessor(patch_size=PATCH, merge_size=MERGE, temporal_patch_size=FRAMES,
-                                      size={"shortest_edge": 256, "longest_edge": 1600})
+    processor = processor_class(patch_size=PATCH, merge_size=MERGE, temporal_patch_size=FRAMES,
+                                size={"shortest_edge": 256, "longest_edge": 1600}, **processing)
     processor.save_pretrained(folder)
     pictures = {f: make_picture(folder / f, w, h, i) for i, (f, w, h) in enumerate(PICTURES)}
     cases = []
@@ -280,6 +302,21 @@ def qwen_vl_served():
     (folder / "answers.json").write_text(json.dumps(cases) + "\n")
 
 
-ALL = {"qwen2_vl": qwen2_vl, "qwen2_5_vl": qwen2_5_vl, "qwen_vl_served": qwen_vl_served}
+def qwen_vl_served():
+    make_served("qwen_vl_served", Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, TEXT, NEWER, 3)
+
+
+def qwen3_vl_served():
+    """Pictures are resized by Pillow, and the folder says so: save_pretrained leaves the ending out."""
+    half, folder = [0.5, 0.5, 0.5], OUT.parent / "qwen3_vl_served"
+    make_served(folder.name, Qwen3VLConfig, Qwen3VLForConditionalGeneration, TEXT_3, TOWER_3, 3, Qwen2VLImageProcessorPil,
+                image_mean=half, image_std=half)
+    write_3_as_hub(folder)
+    file = folder / "preprocessor_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"image_processor_type": "Qwen2VLImageProcessorPil"}, indent=1) + "\n")
+
+
+ALL = {"qwen2_vl": qwen2_vl, "qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl, "qwen_vl_served": qwen_vl_served,
+       "qwen3_vl_served": qwen3_vl_served}
 for name in sys.argv[1:] or ALL:
     ALL[name]()

@@ -77,7 +77,7 @@ static enum status write_first(struct tower_work *work, struct session_pool *poo
                                const struct merged_text *text, struct error *e) {
     struct session *session;
     struct tensor logits;
-    int d = model_info(work->model.model)->hidden;
+    int columns = tower_columns(work->model.model, TOWER_PROJECTED);
     if (session_open(&session, pool, (struct grid){0}, e)) return e->status;
     enum status status = STATUS_OK;
     for (int at = 0, given = 0; at < text->n && status == STATUS_OK; at = session_length(session)) {
@@ -87,7 +87,7 @@ static enum status write_first(struct tower_work *work, struct session_pool *poo
             .n_tokens =
                 picture_rows_fit(work->model.model, text->ids + at, text->n - at, STEP_ROWS),
             .names = text->names,
-            .rows = text->given + (size_t)given * (size_t)d,
+            .rows = text->given + (size_t)given * (size_t)columns,
             .positions = text->positions ? text->positions + at * text->sections : NULL};
         item.n_logits = at + item.n_tokens == text->n;
         for (int i = 0; i < item.n_tokens; i++) given += item.tokens[i] < 0;

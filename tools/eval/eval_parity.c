@@ -73,7 +73,8 @@ static void add_merged(const struct case_run *run, struct step_item *item, int s
     const int32_t *tokens = test->tokens + (size_t)sequence * (size_t)test->n;
     int before = count_given(tokens, first);
     if (count_given(tokens, first + item->n_tokens) > before)
-        item->rows = merged->given + (size_t)before * (size_t)run->info->hidden;
+        item->rows = merged->given +
+                     (size_t)before * (size_t)tower_columns(run->model->model, TOWER_PROJECTED);
     size_t row = (size_t)sequence * (size_t)test->n + (size_t)first;
     if (test->positions) item->positions = test->positions + row * (size_t)test->sections;
 }

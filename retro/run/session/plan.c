@@ -8,8 +8,9 @@
 void plan_open(struct plan *plan, const struct plan_sizes *sizes) {
     size_t rows = (size_t)sizes->rows, items = (size_t)sizes->items, spans = (size_t)sizes->spans,
            closings = (size_t)sizes->closings + 1;
-    size_t given = (size_t)sizes->given * (size_t)sizes->hidden;
+    size_t given = (size_t)sizes->given * (size_t)sizes->given_columns;
     *plan = (struct plan){
+        .given_columns = sizes->given_columns,
         .sections = sizes->sections,
         .ids = xcalloc(rows, sizeof *plan->ids),
         .given_rows = given ? xcalloc(rows, sizeof *plan->given_rows) : NULL,
@@ -104,7 +105,7 @@ static void move_ids(struct transfer *transfer, const int32_t **ids, size_t n) {
     transfer->in.size -= bytes;
 }
 
-static void move_plan(struct plan *plan, int r, int d, struct transfer *transfer) {
+static void move_plan(struct plan *plan, int r, struct transfer *transfer) {
     int *counts[] = {&plan->n_rows,        &plan->n_spans,        &plan->n_blocks,
                      &plan->n_closings,    &plan->n_sources,      &plan->n_cross_spans,
                      &plan->n_logits,      &plan->n_given,        &plan->watched,
@@ -127,7 +128,8 @@ static void move_plan(struct plan *plan, int r, int d, struct transfer *transfer
     if (plan->n_given > 0) {
         move_array(transfer, plan->given_rows, rows, sizeof *plan->given_rows);
         move_array(transfer, plan->given_to, (size_t)plan->n_given, sizeof *plan->given_to);
-        move_array(transfer, plan->given, (size_t)plan->n_given * (size_t)d, sizeof *plan->given);
+        move_array(transfer, plan->given, (size_t)plan->n_given * (size_t)plan->given_columns,
+                   sizeof *plan->given);
     }
 
     struct attention_shares *kinds[] = {&plan->self_shares, &plan->cross_shares};
@@ -146,13 +148,13 @@ static void move_plan(struct plan *plan, int r, int d, struct transfer *transfer
         move_ids(transfer, &plan->sources[i].ids, (size_t)plan->sources[i].n);
 }
 
-void plan_write(const struct plan *plan, int r, int d, struct buffer *out) {
+void plan_write(const struct plan *plan, int r, struct buffer *out) {
     struct plan copy = *plan; /* moving takes a plan that may be written to */
-    move_plan(&copy, r, d, &(struct transfer){.out = out});
+    move_plan(&copy, r, &(struct transfer){.out = out});
 }
 
-void plan_read(struct plan *plan, int r, int d, struct text_span *in) {
+void plan_read(struct plan *plan, int r, struct text_span *in) {
     struct transfer transfer = {.in = *in};
-    move_plan(plan, r, d, &transfer);
+    move_plan(plan, r, &transfer);
     *in = transfer.in;
 }

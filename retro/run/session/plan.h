@@ -31,7 +31,7 @@ struct plan {
     int32_t *cache_rows; /* [rows] */
     int32_t *logit_rows; /* [n_logits] */
     float *row_scale;    /* [rows] of chunked cross attention; 0: the row reads nothing */
-    float *given;        /* [n_given, d] */
+    float *given;        /* [n_given, given_columns] */
     /* Of models with states; NULL without. */
     struct state_span *state_spans;
     int32_t *save_rows; /* [rows] which of the saved rows a draft becomes, -1: none */
@@ -45,6 +45,7 @@ struct plan {
     struct attention_shares self_shares, cross_shares;
     struct key_group *groups; /* [n_groups] of keys */
     int n_groups;
+    int given_columns;
     int sections;     /* positions of a row */
     int tells;        /* 1: some of its rows tell how they share out their attention, else 0 */
     int32_t *no_rows; /* [rows] -1 each; not sent */
@@ -52,7 +53,7 @@ struct plan {
 
 /* The lengths of a plan's arrays. */
 struct plan_sizes {
-    int rows, items, blocks, closings, given, hidden, sections;
+    int rows, items, blocks, closings, given, given_columns, sections;
     int spans;  /* of rows that attend to those of their session */
     int shares; /* groups of an item, at most */
     int states; /* spans of states; 0: the model has no states */
@@ -62,9 +63,9 @@ void plan_close(struct plan *plan);
 void plan_clear(struct plan *plan);
 
 /* Appends the plan, the neighbour tokens its closings name (r of each), its sources' ids and its
- * given rows (d wide).
+ * given rows.
  */
-void plan_write(const struct plan *plan, int r, int d, struct buffer *out);
+void plan_write(const struct plan *plan, int r, struct buffer *out);
 /* Reads what plan_write appended, for a pool of the same limits, and moves *in behind it. Neighbour
  * tokens and sources stay where they are, in the bytes. */
-void plan_read(struct plan *plan, int r, int d, struct text_span *in);
+void plan_read(struct plan *plan, int r, struct text_span *in);

@@ -306,8 +306,7 @@ static enum status step_together(struct session_pool *pool, const struct step_it
     while (first < n_items) {
         int n = count_items(pool, items + first, n_items - first);
         plan_step(pool, items + first, n);
-        plan_write(&pool->plan, model->spec.retro.retrieved_length,
-                   model_decoder(pool->model)->dims.hidden, &pool->message);
+        plan_write(&pool->plan, model->spec.retro.retrieved_length, &pool->message);
         plan_advance(pool, items + first, n);
         first += n;
     }

@@ -213,7 +213,8 @@ struct step_item {
                      closes a chunk, and one row at least comes before them */
     /* Host [given rows, d] in place of embedded ids: those of this step. Beside tokens a row takes
      * the place of word and position, as a vision tower's projector makes it; without tokens, the
-     * place of the word alone. */
+     * place of the word alone. Rows of a model whose tower has a deepstack have the further columns
+     * of TOWER_PROJECTED. */
     const float *rows;
     /* [n_tokens, positions of a row] where they are not counted from 0 on: later steps count on
      * from the largest of the last row. Models with learned positions count a picture once; with

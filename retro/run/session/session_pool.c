@@ -65,8 +65,8 @@ static enum status measure_parts(struct session_pool *pool, struct error *e) {
     const struct session_limits *limits = &pool->limits;
     enum edge reads = model_decoder(pool->model)->dims.reads;
     size_t scratch, head,
-        given = (size_t)limits->max_given * (size_t)model_decoder(pool->model)->dims.hidden *
-                sizeof(float);
+        given =
+            (size_t)limits->max_given * (size_t)model_given_columns(pool->model) * sizeof(float);
     size_t viewed = 0,
            shares = (size_t)limits->max_step_rows * 2 * (size_t)limits->max_shares * sizeof(float);
     if (check_limits(limits, model, e) ||
@@ -128,13 +128,13 @@ static enum status open_head(struct session_pool *pool, struct error *e) {
 }
 
 static enum status open_given(struct session_pool *pool, struct error *e) {
-    int rows = pool->limits.max_given, d = model_decoder(pool->model)->dims.hidden;
+    int rows = pool->limits.max_given, columns = model_given_columns(pool->model);
     void *memory;
     if (rows == 0) return STATUS_OK;
-    if (backend_alloc(pool->model->backend, &memory, (size_t)rows * (size_t)d * sizeof(float),
+    if (backend_alloc(pool->model->backend, &memory, (size_t)rows * (size_t)columns * sizeof(float),
                       "given rows", e))
         return e->status;
-    pool->given = tensor_make(memory, DTYPE_F32, rows, d);
+    pool->given = tensor_make(memory, DTYPE_F32, rows, columns);
     return STATUS_OK;
 }
 
@@ -181,7 +181,7 @@ static enum status open_parts(struct session_pool *pool, struct error *e) {
         .given = limits->max_given,
         .sections = sections_of(pool),
         .shares = limits->max_shares,
-        .hidden = model_decoder(pool->model)->dims.hidden,
+        .given_columns = model_given_columns(pool->model),
         .states = pool->states.model ? limits->max_sessions * (2 * PROMISED_STATES + 2) : 0};
     plan_open(&pool->plan, &sizes);
     return STATUS_OK;

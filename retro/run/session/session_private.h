@@ -84,7 +84,7 @@ struct session_pool {
     struct chunk_slots chunks;  /* of a model with neighbours, on the rank that leads */
     struct neighbors neighbors; /* model NULL without retro layers */
     struct sources sources;     /* model NULL without an encoder of sources */
-    struct tensor given;        /* [max_given, d] */
+    struct tensor given;        /* [max_given, model_given_columns] */
     struct tower *tower;        /* NULL where nothing is viewed, and on later stages */
     float *followed;            /* on ranks other than 0, the rows that are rank 0's to keep */
     void *head;

@@ -141,8 +141,9 @@ static void plan_source(struct session_pool *pool, const struct step_item *item,
 
 /* The rows of an item that are given: of those without an id, words, or whole rows where they have
  * names. */
-static void plan_given(struct plan *plan, const struct step_item *item, int first, int d) {
+static void plan_given(struct plan *plan, const struct step_item *item, int first) {
     int before = plan->n_given;
+    size_t columns = (size_t)plan->given_columns;
     for (int i = 0; i < item->n_tokens; i++) {
         bool given = item->tokens == NULL || item->tokens[i] < 0;
         plan->given_rows[first + i] = item->tokens == NULL ? plan->n_given : -1;
@@ -150,9 +151,9 @@ static void plan_given(struct plan *plan, const struct step_item *item, int firs
         plan->given_to[plan->n_given] = item->tokens ? first + i : -1;
         plan->n_given++;
     }
-    size_t values = (size_t)(plan->n_given - before) * (size_t)d;
+    size_t values = (size_t)(plan->n_given - before) * columns;
     if (values > 0)
-        memcpy(plan->given + (size_t)before * (size_t)d, item->rows, values * sizeof(float));
+        memcpy(plan->given + (size_t)before * columns, item->rows, values * sizeof(float));
 }
 
 static void plan_positions(struct session_pool *pool, const struct step_item *item) {
@@ -168,14 +169,14 @@ static void plan_positions(struct session_pool *pool, const struct step_item *it
 static void plan_rows(struct session_pool *pool, const struct step_item *item) {
     struct session *session = item->session;
     struct plan *plan = &pool->plan;
-    int first = plan->n_rows, d = model_decoder(pool->model)->dims.hidden;
+    int first = plan->n_rows;
     kv_cache_extend(&pool->cache, &session->blocks, session->length + item->n_tokens);
     plan_positions(pool, item);
     for (int i = 0; i < item->n_tokens; i++) {
         plan->ids[first + i] = item->tokens ? max_int(item->tokens[i], -1) : -1;
         plan->cache_rows[first + i] = block_row(&session->blocks, session->length + i);
     }
-    if (plan->given_rows) plan_given(plan, item, first, d);
+    if (plan->given_rows) plan_given(plan, item, first);
     for (int i = item->n_tokens - item->n_logits; i < item->n_tokens; i++) {
         plan->logit_rows[plan->n_logits] = first + i;
         plan->n_logits++;
@@ -303,12 +304,27 @@ static const struct cross_source *read_cross(void *context, int layer_index, str
     return &pool->source;
 }
 
+/* Given rows, where a layer of this stage reads them. */
+static void upload_given(struct session_pool *pool) {
+    const struct model *model = pool->model;
+    struct tensor given = tensor_rows(pool->given, 0, pool->plan.n_given);
+    bool reads =
+        model->comm->stage == 0 || model_decoder(model)->kept.first < model->spec.tower.n_deepstack;
+    if (reads && given.rows > 0)
+        backend_upload(model->backend, given.data, pool->plan.given,
+                       (size_t)given.rows * (size_t)given.cols * sizeof(float));
+}
+
+/* The columns of given rows that are read before all layers, or behind layer `part` - 1. */
+static struct tensor given_part(const struct session_pool *pool, int part) {
+    int d = model_decoder(pool->model)->dims.hidden;
+    return tensor_cols(tensor_rows(pool->given, 0, pool->plan.n_given), part * d, d);
+}
+
 /* Rows that were given take the place of a word of zeros, or of all that a row is. */
 static void add_given(struct session_pool *pool, struct scratch *scratch) {
     struct backend *backend = pool->model->backend;
-    struct tensor given = tensor_rows(pool->given, 0, pool->plan.n_given);
-    backend_upload(backend, given.data, pool->plan.given,
-                   (size_t)given.rows * (size_t)given.cols * sizeof(float));
+    struct tensor given = given_part(pool, 0);
     backend_gather_rows(backend,
                         &(struct gather_rows_args){
                             .y = scratch->branch, .x = given, .rows = pool->plan.given_rows});
@@ -316,6 +332,21 @@ static void add_given(struct session_pool *pool, struct scratch *scratch) {
                 &(struct add_args){.y = scratch->x, .a = scratch->x, .b = scratch->branch});
     backend_scatter_rows(backend, &(struct scatter_rows_args){
                                       .y = scratch->x, .x = given, .rows = pool->plan.given_to});
+}
+
+/* Behind a layer, its part of given rows is added to those that they are. */
+static void add_deepstack(struct session_pool *pool, struct scratch *scratch, int layer) {
+    struct backend *backend = pool->model->backend;
+    const int32_t *rows = pool->plan.given_to;
+    int n = pool->plan.n_given;
+    if (n == 0 || layer >= pool->model->spec.tower.n_deepstack) return;
+    struct tensor sums = tensor_rows(scratch->branch, 0, n);
+    backend_gather_rows(backend,
+                        &(struct gather_rows_args){.y = sums, .x = scratch->x, .rows = rows});
+    backend_add(backend,
+                &(struct add_args){.y = sums, .a = sums, .b = given_part(pool, 1 + layer)});
+    backend_scatter_rows(backend,
+                         &(struct scatter_rows_args){.y = scratch->x, .x = sums, .rows = rows});
 }
 
 /* The first stage embeds the rows; others get the encoder's output, where they read any, and the
@@ -399,6 +430,7 @@ static void run_layers(struct session_pool *pool, struct tensor told) {
         .cross = read_cross,
         .context = pool};
     struct plan_shares shares;
+    upload_given(pool);
     enter_stage(pool, &pass.scratch);
     if (plan->tells) enter_shares(pool, told);
     attention_shares_pass(pool, told, &shares, &pass);
@@ -412,6 +444,7 @@ static void run_layers(struct session_pool *pool, struct tensor told) {
             enter_layer_cache(&pool->cache, i, &pass.cache);
         }
         layer_forward(&pass, &stack->layers[i]);
+        add_deepstack(pool, &pass.scratch, i);
     }
 }
 
@@ -472,8 +505,7 @@ struct tensor run_plans(struct session_pool *pool, struct text_span in) {
     bool tells = false;
     struct plan_place end = {0, 0};
     while (in.size > 0) {
-        plan_read(&pool->plan, model->spec.retro.retrieved_length,
-                  model_decoder(pool->model)->dims.hidden, &in);
+        plan_read(&pool->plan, model->spec.retro.retrieved_length, &in);
         run_plan(pool, end);
         end.logits += pool->plan.n_logits;
         end.rows += pool->plan.n_rows;

@@ -142,7 +142,7 @@ enum status picture_rows_text(struct merged_text *out, const struct model *model
                               const struct picture_text *text, struct error *e) {
     struct merging merging = {.to = out,
                               .model = model,
-                              .width = model->spec.stacks[STACK_DECODER].hidden,
+                              .width = model_given_columns(model),
                               .counts = model->spec.learned_positions};
     const struct merged_picture *next = text->pictures;
     struct row_counts rows = {0};

@@ -15,8 +15,8 @@ struct picture_grid {
 
 /* A picture whose rows are known. */
 struct merged_picture {
-    const float *rows; /* [tiles, tile_rows, d]; the thumbnail is the last tile. NULL: only names
-                          are wanted */
+    const float *rows; /* [tiles, tile_rows, columns of TOWER_PROJECTED]; the thumbnail is the last
+                          tile. NULL: only names are wanted */
     int tiles, tile_rows;
     struct row_name name;     /* of its first row */
     struct picture_grid grid; /* of models that place rows by it (picture_rows_place): rows times
@@ -39,7 +39,7 @@ struct merged_text {
     int32_t *positions;
     int sections;
     struct row_name *names; /* [n_given] of the given rows */
-    float *given;           /* [n_given, d] NULL: only names are wanted */
+    float *given;           /* [n_given, columns of TOWER_PROJECTED] NULL: only names are wanted */
     int n, n_given;
 };
 

@@ -17,7 +17,7 @@ struct picture_cut {
 bool model_arranges(const struct model *model);
 /* Rows that the decoder reads of the picture: of models that do not arrange, those of all tiles. */
 int tile_order_count(const struct model *model, const struct picture_cut *cut);
-/* to [tile_order_count, d] from the tiles' rows [tiles, rows of a tile, d]. Waits for the device.
- */
+/* to [tile_order_count, d] from the tiles' rows [tiles, rows of a tile, d], d columns of
+ * TOWER_PROJECTED. Waits for the device. */
 enum status tile_order_rows(float *to, const float *from, const struct model *model,
                             const struct picture_cut *cut, struct error *e);

@@ -16,7 +16,7 @@ struct tower {
     struct tensor in;      /* [max_projected, projector.in] */
     struct tensor wide;    /* [max_projected, fc1's columns] */
     struct tensor gated;   /* [max_projected, projector.ffn]; wide where there is no gate */
-    struct tensor out;     /* [max_projected, projector.out] */
+    struct tensor out;     /* [max_projected, columns of what a decoder reads] */
     struct tower_layout layout;
     struct attention_span *probes; /* [pictures] of the head that a probe makes; NULL of others */
     int32_t *no_rows;              /* [pictures] zeros */
@@ -58,7 +58,7 @@ static void count_sizes(const struct model *model, int max_rows, int rows[TOWER_
     cols[1] = spec->in;
     cols[2] = spec->gated ? 2 * spec->ffn : spec->ffn;
     cols[3] = spec->gated ? spec->ffn : 0;
-    cols[4] = spec->out;
+    cols[4] = tower_columns(model, TOWER_PROJECTED);
 }
 
 /* Bytes of everything but the layers' rows. */
@@ -188,7 +188,8 @@ int tower_count(const struct model *model, enum tower_end end, int height, int w
 }
 
 int tower_columns(const struct model *model, enum tower_end end) {
-    return end == TOWER_ROWS ? model->stacks[STACK_TOWER].dims.hidden : model->spec.projector.out;
+    if (end == TOWER_ROWS) return model->stacks[STACK_TOWER].dims.hidden;
+    return model->spec.projector.out * (1 + model->spec.tower.n_deepstack);
 }
 
 /* Running. */
@@ -236,7 +237,7 @@ static struct tensor rows_of_pass(const struct tower *tower) {
     return tensor_rows(tower->scratch.x, 0, tower->layout.n_rows);
 }
 
-static void run_layer(struct tower *tower, int layer) {
+static void forward_layer(struct tower *tower, int layer) {
     const struct model *model = tower->model;
     const struct stack *stack = &model->stacks[STACK_TOWER];
     const struct tower_layout *layout = &tower->layout;
@@ -336,16 +337,17 @@ static void attend_probes(struct tower *tower, struct tensor x) {
                                                   .bias = model->tower.probe_proj.bias});
 }
 
-/* Rows `from` to the first rows of tower->out; tower->in may be `from`. */
-static void project_rows(struct tower *tower, struct tensor from) {
+/* Rows `from` to the first rows of tower->out, of these to column `column` and those behind it;
+ * tower->in may be `from`. */
+static void project_rows(struct tower *tower, const struct projector_weights *weights,
+                         struct tensor from, int column) {
     const struct model *model = tower->model;
     const struct projector_spec *spec = &model->spec.projector;
-    const struct projector_weights *weights = &model->projector;
     struct backend *backend = model->backend;
     int n = from.rows;
-    struct tensor in = spec->normed ? tensor_rows(tower->in, 0, n) : from,
-                  out = tensor_rows(tower->out, 0, n);
-    if (spec->normed)
+    struct tensor in = weights->norm.gamma ? tensor_rows(tower->in, 0, n) : from,
+                  out = tensor_cols(tensor_rows(tower->out, 0, n), column, spec->out);
+    if (weights->norm.gamma)
         backend_norm(backend, &(struct norm_args){.y = in,
                                                   .x = from,
                                                   .gamma = weights->norm.gamma,
@@ -377,6 +379,23 @@ static void project_rows(struct tower *tower, struct tensor from) {
     if (spec->residual) backend_add(backend, &(struct add_args){.y = out, .a = from, .b = out});
 }
 
+/* Behind a layer whose rows reach the decoder: the columns of tower->out that they become. */
+static void project_deepstack(struct tower *tower, int layer) {
+    const struct tower_spec *spec = &tower->model->spec.tower;
+    for (int i = 0; i < spec->n_deepstack; i++) {
+        if (spec->deepstack[i] != layer) continue;
+        gather_input(tower, rows_of_pass(tower));
+        project_rows(tower, &tower->model->deepstack[i],
+                     tensor_rows(tower->in, 0, tower->layout.n_kept),
+                     (1 + i) * tower->model->spec.projector.out);
+    }
+}
+
+static void run_layer(struct tower *tower, int layer) {
+    forward_layer(tower, layer);
+    if (tower->end == TOWER_PROJECTED) project_deepstack(tower, layer);
+}
+
 static enum status download_rows(const struct tower *tower, struct tensor x, float *rows,
                                  struct error *e) {
     struct backend *backend = tower->model->backend;
@@ -402,7 +421,7 @@ static enum status end_pass(struct tower *tower, float *rows, struct error *e) {
     } else {
         gather_input(tower, x);
     }
-    project_rows(tower, from);
+    project_rows(tower, &model->projector, from, 0);
     return download_rows(tower, tensor_rows(tower->out, 0, n_rows), rows, e);
 }
 
@@ -467,6 +486,6 @@ enum status tower_project(struct tower *tower, const float *in, int n, float *ro
     CHECK(n <= tower->max_projected);
     backend_upload(tower->model->backend, tower->in.data, in,
                    (size_t)n * (size_t)tower->in.cols * sizeof(float));
-    project_rows(tower, tensor_rows(tower->in, 0, n));
+    project_rows(tower, &tower->model->projector, tensor_rows(tower->in, 0, n), 0);
     return download_rows(tower, tensor_rows(tower->out, 0, n), rows, e);
 }

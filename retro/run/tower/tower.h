@@ -17,7 +17,8 @@ struct tower_picture {
 enum tower_end {
     TOWER_ROWS,      /* those of the tower's last layer, class tokens first; in the tower's order
                         (tower_layout.h) */
-    TOWER_PROJECTED, /* what a decoder reads */
+    TOWER_PROJECTED, /* what a decoder reads: columns in the place of a word, then those that are
+                        added behind its first layers (tower_spec.deepstack) */
     TOWER_POOLED /* one row a picture, in the space that it shares with texts; not of unit length */
 };
 

@@ -140,8 +140,10 @@ static struct resize find_resize(const struct tower_spec *tower, int grid_h, int
         resize.out_h = resize.out_w = max_int(grid_h, grid_w);
         return resize;
     }
-    resize.in_h = min_int(grid_h, tower->table_h);
-    resize.in_w = min_int(grid_w, tower->table_w);
+    if (!tower->stretches) {
+        resize.in_h = min_int(grid_h, tower->table_h);
+        resize.in_w = min_int(grid_w, tower->table_w);
+    }
     resize.out_h = grid_h;
     resize.out_w = grid_w;
     return resize;

@@ -1,0 +1,82 @@
+/* retro/families/family_qwen3_vl.c: Qwen3-VL as Hugging Face stores it: Qwen3's decoder with
+ * multimodal RoPE whose pairs take turns, and the tower of family_qwen3_tower.c. The decoder's keys
+ * are in a text_config. Without a vision_config, or where the checkpoint has no tensors of the
+ * tower, the model reads text alone. */
+#include <stdio.h>
+
+#include "retro/families/huggingface_vision.h"
+
+/* Keys of the whole model. */
+struct whole_keys {
+    struct model_spec spec;
+    const struct json *text, *vision;
+    bool tied;
+};
+
+#define AT_KEYS(member) JSON_AT(struct whole_keys, member)
+static const struct json_field fields[] = {
+    {"text_config", JSON_RAW, AT_KEYS(text)},
+    {"vision_config", JSON_RAW, AT_KEYS(vision)},
+    {"image_token_id", JSON_INT, AT_SPEC(picture.id), .min = 0, .max = LIMIT_IDS,
+     .fallback = 151655},
+    {"tie_word_embeddings", JSON_BOOL, AT_KEYS(tied)},
+};
+static const struct json_table table = JSON_TABLE(fields, .open = true);
+
+/* The values of absent keys of a text_config. */
+static void start_text(struct huggingface_decoder *decoder) {
+    struct dims *dims = &decoder->spec.stacks[STACK_DECODER];
+    decoder->spec.vocab = 151936;
+    decoder->spec.max_positions = 128000;
+    dims->n_layers = dims->heads = dims->kv_heads = 32;
+    dims->hidden = 4096;
+    dims->head_dim = 128;
+    dims->ffn = 22016;
+    dims->epsilon = 1e-6f;
+    dims->activation = ACTIVATION_SILU;
+    decoder->rope = (struct rope_rules){.base = 500000, .multimodal = true, .interleaved = true};
+}
+
+static enum status read_text(struct whole_keys *keys, struct error *e) {
+    struct huggingface_decoder decoder = {.spec = keys->spec};
+    start_text(&decoder);
+    if (huggingface_read_qwen3(keys->text, &decoder, e)) return error_prefix(e, "text_config");
+    keys->spec = decoder.spec;
+    keys->spec.tied = decoder.spec.tied || keys->tied;
+    keys->spec.parts[STACK_DECODER] =
+        (struct model_part){&family_qwen3, {"", "model.language_model.", "language_model."}};
+    return STATUS_OK;
+}
+
+static enum status read_whole(const struct json *config, struct model_spec *spec, struct error *e) {
+    struct whole_keys keys = {.spec = *spec};
+    if (spec_read(config, &table, &keys, e) || read_text(&keys, e)) return e->status;
+    if (!json_is_absent(keys.vision) && qwen_tower_read(keys.vision, &qwen3_tower, &keys.spec, e))
+        return error_prefix(e, "vision_config");
+    *spec = keys.spec;
+    return spec_check(spec, e);
+}
+
+/* A tower whose first product is there in no spelling is forgotten. */
+static void find_parts(const struct weights *weights, struct model_spec *spec) {
+    const char *const *roots = spec->parts[STACK_TOWER].roots;
+    huggingface_find_output(weights, spec);
+    if (spec->stacks[STACK_TOWER].n_layers == 0) return;
+    for (int i = 0; i < PART_ROOTS && roots[i]; i++) {
+        char name[80];
+        snprintf(name, sizeof name, "%spatch_embed.proj.weight", roots[i]);
+        if (weights_find(weights, name)) return;
+    }
+    log_info("the checkpoint has no vision tower: texts are read, and no pictures");
+    spec->stacks[STACK_TOWER] = (struct dims){0};
+    spec->tower = (struct tower_spec){0};
+    spec->projector = (struct projector_spec){0};
+    spec->parts[STACK_TOWER] = (struct model_part){0};
+}
+
+const struct family family_qwen3_vl = {
+    .model_type = "qwen3_vl",
+    .read = read_whole,
+    .inspect = find_parts,
+    .ignores = huggingface_ignores_extras,
+};
