@@ -31,3 +31,19 @@ def keep_tensors(path, keeps):
             kept[name] = value | {"data_offsets": [len(bytes_kept), len(bytes_kept) + end - first]}
             bytes_kept += data[first:end]
     write_file(path, kept, bytes_kept)
+
+
+def turn_tensors(path, turns):
+    """Tensors of f32 [n, rows, columns] as [n, columns, rows]."""
+    header, data = read_file(path)
+    data = bytearray(data)
+    for name, value in header.items():
+        if name == "__metadata__" or not turns(name):
+            continue
+        n, rows, columns = value["shape"]
+        first, end = value["data_offsets"]
+        old = memoryview(bytes(data[first:end])).cast("f", (n, rows, columns)).tolist()
+        new = [old[i][j][k] for i in range(n) for k in range(columns) for j in range(rows)]
+        data[first:end] = struct.pack(f"<{len(new)}f", *new)
+        value["shape"] = [n, columns, rows]
+    write_file(path, header, bytes(data))

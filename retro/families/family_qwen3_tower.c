@@ -104,13 +104,13 @@ static const struct tensor_row outer_rows[] = {
      .names = {"deepstack_merger_list.#.linear_fc2.*"}},
 };
 
-const struct family qwen3_tower = {
-    .model_type = "qwen3_vl_vision",
-    .read = read_tower,
-    .layer = qwen_tower_layer,
-    .stacks[STACK_TOWER] = {{"blocks.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-};
+#define TOWER(type) \
+    .model_type = (type), .read = read_tower, .layer = qwen_tower_layer, \
+    .stacks[STACK_TOWER] = {{"blocks.#."}, layer_rows, ARRAY_COUNT(layer_rows)}, \
+    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)}
+
+const struct family qwen3_tower = {TOWER("qwen3_vl_vision")};
+const struct family qwen3_moe_tower = {TOWER("qwen3_vl_moe_vision")};
 
 static enum status read_alone(const struct json *config, struct model_spec *spec, struct error *e) {
     return qwen_tower_read(config, &qwen3_tower, spec, e) ? e->status : spec_check(spec, e);

@@ -81,6 +81,18 @@ static enum status read_qwen2_moe(const struct json *config, struct model_spec *
 }
 
 /* All layers have the window, where there is one. */
+enum status huggingface_read_qwen3_moe(const struct json *config,
+                                       struct huggingface_decoder *decoder, struct error *e) {
+    struct moe_keys keys = {.decoder = *decoder};
+    struct dims *dims = &keys.decoder.spec.stacks[STACK_DECODER];
+    dims->qk_norm = QK_NORM_HEAD;
+    if (read_qwen(config, &keys, e)) return e->status;
+    for (int i = 0; i < dims->n_layers; i++)
+        keys.decoder.spec.windowed[i] = keys.decoder.spec.window > 0;
+    *decoder = keys.decoder;
+    return spec_check(&decoder->spec, e);
+}
+
 static enum status read_qwen3_moe(const struct json *config, struct model_spec *spec,
                                   struct error *e) {
     struct moe_keys keys;
@@ -88,12 +100,9 @@ static enum status read_qwen3_moe(const struct json *config, struct model_spec *
     dims->experts = 128;
     dims->experts_used = 8;
     dims->expert_ffn = 768;
-    dims->qk_norm = QK_NORM_HEAD;
-    if (read_qwen(config, &keys, e)) return e->status;
-    for (int i = 0; i < dims->n_layers; i++)
-        keys.decoder.spec.windowed[i] = keys.decoder.spec.window > 0;
+    if (huggingface_read_qwen3_moe(config, &keys.decoder, e)) return e->status;
     *spec = keys.decoder.spec;
-    return spec_check(spec, e);
+    return STATUS_OK;
 }
 
 /* Of layers with experts and without, and with a shared expert and without. Where transformers 5
@@ -107,6 +116,24 @@ static const struct tensor_row qwen_rows[] = {
     {.place = offsetof(struct layer, shared_gate), .names = {"mlp.shared_expert_gate.*"}},
     HUGGINGFACE_SHARED_ROWS("mlp.shared_expert"),
 };
+
+/* Qwen3-VL's: as published each expert is [in, out], as transformers writes them [out, in]. */
+static const struct tensor_row turned_rows[] = {
+    {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
+    HUGGINGFACE_ATTENTION_ROWS,
+    {.place = offsetof(struct layer, norm_mlp), .names = {"post_attention_layernorm.*"}},
+    HUGGINGFACE_MLP_ROWS,
+    {.place = offsetof(struct layer, router), .names = {"mlp.gate.weight"}},
+    {.place = offsetof(struct layer, expert_fc1),
+     .names = {"mlp.experts.#.gate_up_proj.*"},
+     .turned_if_so = true},
+    {.place = offsetof(struct layer, expert_fc2),
+     .names = {"mlp.experts.#.down_proj.*"},
+     .turned_if_so = true},
+};
+
+const struct family family_qwen3_turned_moe = {
+    HUGGINGFACE_DECODER("qwen3_vl_moe_text", read_qwen3_moe, huggingface_layer, turned_rows)};
 
 const struct family family_qwen2_moe = {
     HUGGINGFACE_DECODER("qwen2_moe", read_qwen2_moe, huggingface_layer, qwen_rows)};

@@ -80,6 +80,11 @@ enum status huggingface_read_qwen2(const struct json *config, struct huggingface
 /* Qwen3's keys, with norms of each head's queries and keys, and the window likewise. */
 enum status huggingface_read_qwen3(const struct json *config, struct huggingface_decoder *decoder,
                                    struct error *e);
+/* Those of Qwen3 with experts, a window in all layers; and its layers, whose experts lie stacked,
+ * turned or not. */
+enum status huggingface_read_qwen3_moe(const struct json *config,
+                                       struct huggingface_decoder *decoder, struct error *e);
+extern const struct family family_qwen3_turned_moe;
 /* layer_types of n layers as spec.windowed. STATUS_INVALID where it is no list of
  * "sliding_attention" and "full_attention" for each layer, or has windows where there is none. */
 enum status huggingface_read_layer_types(struct huggingface_decoder *decoder, int n,

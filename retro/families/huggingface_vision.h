@@ -7,8 +7,9 @@
  * tensors. NULL: there is none of this type. */
 const struct family *huggingface_find_tower(const char *model_type);
 
-/* The towers of Qwen2-VL, Qwen2.5-VL and Qwen3-VL as parts of other models. */
-extern const struct family qwen2_tower, qwen2_5_tower, qwen3_tower;
+/* The towers of Qwen2-VL, Qwen2.5-VL and Qwen3-VL as parts of other models; the last one has
+ * another name beside a decoder with experts. */
+extern const struct family qwen2_tower, qwen2_5_tower, qwen3_tower, qwen3_moe_tower;
 /* The vision_config of one of them: fills the tower's dims and spec, the projector, and the part of
  * the tower, whose tensors stand behind "visual.". Its sizes are not checked against the decoder's
  * yet. */

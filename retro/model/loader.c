@@ -19,7 +19,7 @@ static void report_progress(struct loader *loader) {
 }
 
 void loader_report(struct loader *loader, const char *name, const struct place *place,
-                   const struct tensor_row *row) {
+                   const struct tensor_row *row, bool transposed) {
     const struct model_options *options = loader->options;
     report_progress(loader);
     if (options->loaded == NULL) return;
@@ -29,14 +29,13 @@ void loader_report(struct loader *loader, const char *name, const struct place *
                             : place->at == &loader->model->output.weight      ? TENSOR_OUTPUT
                             : place->at == &loader->model->tower.patch.weight ? TENSOR_OTHER
                                                                               : TENSOR_LINEAR;
-    options->loaded(
-        options->context,
-        &(struct loaded_tensor){.name = name,
-                                .role = role,
-                                .weight = place->form == PLACE_MATRIX ? place->at : NULL,
-                                .transposed = row->transposed && place->form == PLACE_MATRIX,
-                                .done = loader->done,
-                                .total = loader->total});
+    options->loaded(options->context, &(struct loaded_tensor){
+                                          .name = name,
+                                          .role = role,
+                                          .weight = place->form == PLACE_MATRIX ? place->at : NULL,
+                                          .transposed = transposed && place->form == PLACE_MATRIX,
+                                          .done = loader->done,
+                                          .total = loader->total});
 }
 
 /* A matrix keeps its type, or takes the one the options ask for. One that no blocks fit stays

@@ -93,9 +93,10 @@ struct staged_place {
 /* All stored tensors of a place; *n of them. An error names the tensor and both shapes. */
 enum status loader_find_parts(struct loader *loader, const struct place *place,
                               struct stored_part parts[MAX_PARTS], int *n, struct error *e);
-/* Tells the log and model_options.loaded that a tensor of a row was found. */
+/* Tells the log and model_options.loaded that a tensor of a row was found; `transposed` as family
+ * and shape say. */
 void loader_report(struct loader *loader, const char *name, const struct place *place,
-                   const struct tensor_row *row);
+                   const struct tensor_row *row, bool transposed);
 
 /* Room for staged->rows rows of staged->cols. */
 enum status stage_take(struct loader *loader, struct staged_place *staged, enum dtype dtype,

@@ -309,6 +309,16 @@ static bool is_row_of(const struct place *place, int i, int whole) {
     return !other && part_is_of(row->part, place->share.n_blocks);
 }
 
+/* Whether a part is stored as [in, out]. Of a square nobody can tell by the shape, and
+ * transformers takes it for [out, in]. */
+static bool is_transposed(const struct loader *loader, const struct tensor_row *row,
+                          const struct stored_part *part, const char *name) {
+    const struct stored_tensor *stored = weights_find(loader->weights, name);
+    if (!row->turned_if_so || stored == NULL) return row->transposed;
+    return part->rows != part->cols && stored->n_dims == 2 && stored->shape[0] == part->cols &&
+           stored->shape[1] == part->rows;
+}
+
 /* All stored tensors of a place; *n of them. */
 enum status loader_find_parts(struct loader *loader, const struct place *place,
                               struct stored_part parts[MAX_PARTS], int *n, struct error *e) {
@@ -323,9 +333,10 @@ enum status loader_find_parts(struct loader *loader, const struct place *place,
         *n += 1;
         *part = (struct stored_part){.part = row->part,
                                      .rows = count_rows(&place->share, row->part),
-                                     .cols = place->share.whole_cols,
-                                     .transposed = row->transposed};
+                                     .cols = place->share.whole_cols};
         find_spelling(loader, place, i, name);
+        bool transposed = is_transposed(loader, row, part, name);
+        part->transposed = transposed;
         bool head = part_is_head(row->part);
         if (head ? find_head(loader, part, place, name, e) : find_part(loader, part, name, e))
             return e->status;
@@ -334,7 +345,7 @@ enum status loader_find_parts(struct loader *loader, const struct place *place,
         if (widens && read && widen_part(loader, part, *n - 1, e)) return e->status;
         use_spellings(loader, place, i);
         if (!head || (row->part == PART_HEAD_KEYS && place->expert == 0))
-            loader_report(loader, name, place, row);
+            loader_report(loader, name, place, row, transposed);
     }
     CHECK(*n > 0);
     return STATUS_OK;

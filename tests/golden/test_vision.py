@@ -10,14 +10,14 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
-from stored_tensors import keep_tensors, rename_tensors
+from stored_tensors import keep_tensors, rename_tensors, turn_tensors
 
 EVAL = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-eval"
 CONVERT = EVAL.with_name("retro-convert")
 GOLDEN = ROOT / "tests/golden/vision"
 FOLDERS = sorted(p.parent for p in GOLDEN.glob("*/config.json"))
 LLAVA = [f for f in FOLDERS if f.name.startswith("llava")]
-QWEN = [GOLDEN / "qwen2_vl", GOLDEN / "qwen2_5_vl", GOLDEN / "qwen3_vl"]
+QWEN = [GOLDEN / "qwen2_vl", GOLDEN / "qwen2_5_vl", GOLDEN / "qwen3_vl", GOLDEN / "qwen3_vl_moe"]
 GEMMA = [GOLDEN / "gemma3_a", GOLDEN / "gemma3_b"]
 FLAGS = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
 NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16", "amx": "amx_bf16"}
@@ -37,7 +37,7 @@ def worst_of(done):
 def test_reference(cpu):
     done = parity(*FOLDERS, cpu=cpu)
     assert done.returncode == 0 and done.stdout.count("max_abs") > 40, done.stdout + done.stderr
-    assert len(FOLDERS) == 28 and "differ" not in done.stdout
+    assert len(FOLDERS) == 31 and "differ" not in done.stdout
 
 
 def test_two_ranks():
@@ -60,10 +60,13 @@ def test_bf16_stays_near():
 
 
 @pytest.mark.parametrize("name", ["llava_a", "llava_hf_clip", "clip_a", "radio_b", "radio_hub_a", "hf_qwen2_vl", "hf_qwen2_5_vl",
-                                  "hf_qwen3_vl", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma3_a", "gemma3_b"])
+                                  "hf_qwen3_vl", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "gemma3_a",
+                                  "gemma3_b"])
 @pytest.mark.parametrize("to, tolerance", [("int8", 0.5), ("bf16", 0.2), ("packed", 1e-4)])
 def test_converted_folders(tmp_path, name, to, tolerance):
-    """Measured: int8 0.19, bf16 0.055. The product of the patches and the positions stay as they are."""
+    """Measured: int8 0.31, bf16 0.12, and int8 0.94 where a row that was rounded chooses other experts. The product of the
+    patches and the positions stay as they are."""
+    tolerance = 1.5 if to == "int8" and name.endswith("_moe") else tolerance
     folder = tmp_path / name
     done = subprocess.run([CONVERT, GOLDEN / name, folder, "--to", to], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -277,12 +280,14 @@ def test_text_of_a_folder_without_a_tower(tmp_path):
     assert done.returncode == 0 and done.stdout.count("case/text") == 1, done.stdout + done.stderr
 
 
-def test_qwen3_as_transformers_5_writes_it(tmp_path):
-    folder = shutil.copytree(GOLDEN / "qwen3_vl", tmp_path / "case")
+@pytest.mark.parametrize("name", ["qwen3_vl", "qwen3_vl_moe"])
+def test_qwen3_as_transformers_5_writes_it(tmp_path, name):
+    folder = shutil.copytree(GOLDEN / name, tmp_path / "case")
+    turn_tensors(folder / "model.safetensors", lambda tensor: ".experts." in tensor)
     config = json.loads((folder / "config.json").read_text())
     text = config["text_config"]
     text["rope_parameters"] = text.pop("rope_scaling") | {"rope_theta": text.pop("rope_theta")}
-    config["vision_config"] |= {"model_type": "qwen3_vl_vision", "rope_parameters": {"rope_type": "axial", "rope_theta": 10000.0}}
+    config["vision_config"] |= {"model_type": name + "_vision", "rope_parameters": {"rope_type": "axial", "rope_theta": 10000.0}}
     (folder / "config.json").write_text(json.dumps(config))
     done = parity(folder)
     assert done.returncode == 0, done.stdout + done.stderr

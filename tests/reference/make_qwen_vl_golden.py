@@ -1,12 +1,12 @@
-"""Writes tests/golden/vision/qwen2_vl, qwen2_5_vl and qwen3_vl: tiny random models of transformers' own classes, with logits
-of texts without and with pictures, and a greedy continuation; and tests/golden/qwen_vl_served and qwen3_vl_served, folders as
+"""Writes tests/golden/vision/qwen2_vl, qwen2_5_vl, qwen3_vl and qwen3_vl_moe: tiny random models of transformers' own classes,
+with logits of texts without and with pictures, and a greedy continuation; and tests/golden/qwen_vl_served and qwen3_vl_served, folders as
 they are downloaded, with what transformers answers to chats about pictures.
 
     pip install torch transformers==5.23.0 safetensors numpy pillow torchvision
     python tests/reference/make_qwen_vl_golden.py [NAME ...]
 
 Models run in f32 with eager attention. qwen2_vl is written as the Hub has it (the text's keys beside vision_config, "mrope",
-a tied output), so is qwen3_vl (rope_scaling in text_config), qwen2_5_vl as save_pretrained of transformers 5 nests it. Texts have an id for each row of a picture, as the
+a tied output), so are qwen3_vl and qwen3_vl_moe (rope_scaling in text_config, each expert [in, out]), qwen2_5_vl as save_pretrained of transformers 5 nests it. Texts have an id for each row of a picture, as the
 processor makes them; pictures are [3, height, width], as the processor has them before it cuts them into patches. Nothing
 is patched.
 """
@@ -24,10 +24,10 @@ import numpy as np
 import torch
 import transformers
 from make_vision_hf_golden import byte_alphabet, make_picture
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 from transformers import (PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
                           Qwen2VLForConditionalGeneration, Qwen2VLImageProcessor, Qwen2VLImageProcessorPil, Qwen3VLConfig,
-                          Qwen3VLForConditionalGeneration)
+                          Qwen3VLForConditionalGeneration, Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration)
 
 transformers.logging.set_verbosity_error()
 torch.set_num_threads(1)
@@ -45,6 +45,7 @@ NEWER = dict(COMMON, depth=3, hidden_size=16, intermediate_size=24, out_hidden_s
              fullatt_block_indexes=[1])
 TURNS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [3, 3, 2], "mrope_interleaved": True}
 TEXT_3 = dict(TEXT, num_hidden_layers=3, num_attention_heads=4, head_dim=16, rope_parameters=TURNS)
+TEXT_MOE = dict(TEXT_3, moe_intermediate_size=20, num_experts=5, num_experts_per_tok=2, mlp_only_layers=[1])
 TOWER_3 = dict(COMMON, depth=3, hidden_size=16, intermediate_size=24, out_hidden_size=32, num_position_embeddings=36,
                deepstack_visual_indexes=[0, 2])
 
@@ -60,6 +61,8 @@ def fill(model, seed):
                 z = 0.2 * z
             elif "embed_tokens" in name or "lm_head" in name:
                 z = 0.3 * z
+            elif ".experts." in name:
+                z = 1.1 * z / np.sqrt(p.shape[-1])
             else:
                 z = 1.1 * z / np.sqrt(np.prod(p.shape[1:]))
             p.copy_(torch.from_numpy(np.asarray(z, np.float32)))
@@ -183,7 +186,7 @@ def write_3_as_hub(folder):
     text = config["text_config"]
     rope = text.pop("rope_parameters")
     text |= {"rope_theta": rope.pop("rope_theta"), "rope_scaling": rope}
-    config["vision_config"]["model_type"] = "qwen3_vl"
+    config["vision_config"]["model_type"] = config["model_type"]
     del config["vision_config"]["rope_parameters"]
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
 
@@ -207,6 +210,19 @@ def qwen3_vl():
     config = Qwen3VLConfig(text_config=TEXT_3, vision_config=TOWER_3, **IDS)
     config._attn_implementation = "eager"
     write_3_as_hub(make("qwen3_vl", Qwen3VLForConditionalGeneration(config)))
+
+
+def qwen3_vl_moe():
+    config = Qwen3VLMoeConfig(text_config=TEXT_MOE, vision_config=TOWER_3, **IDS)
+    config._attn_implementation = "eager"
+    folder = make("qwen3_vl_moe", Qwen3VLMoeForConditionalGeneration(config))
+    write_3_as_hub(folder)
+    tensors = load_file(folder / "model.safetensors")
+    for name, values in tensors.items():
+        if ".experts." in name:
+            tensors[name] = np.ascontiguousarray(values.swapaxes(1, 2))
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)
 
 
 # Chats.
@@ -316,7 +332,7 @@ def qwen3_vl_served():
     file.write_text(json.dumps(json.loads(file.read_text()) | {"image_processor_type": "Qwen2VLImageProcessorPil"}, indent=1) + "\n")
 
 
-ALL = {"qwen2_vl": qwen2_vl, "qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl, "qwen_vl_served": qwen_vl_served,
+ALL = {"qwen2_vl": qwen2_vl, "qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl, "qwen3_vl_moe": qwen3_vl_moe, "qwen_vl_served": qwen_vl_served,
        "qwen3_vl_served": qwen3_vl_served}
 for name in sys.argv[1:] or ALL:
     ALL[name]()
