@@ -61,6 +61,37 @@ static size_t count_bytes(const struct model *model, const struct place *place) 
                                        : n * sizeof(float);
 }
 
+static enum status release_place(void *context, const struct place *place, struct error *e) {
+    (void)e;
+    struct model *model = context;
+    struct backend *backend = model->backend;
+    switch (place->form) {
+        case PLACE_MATRIX:
+            if (model->mapped == NULL) backend_release(backend, ((struct weight *)place->at)->data);
+            ((struct weight *)place->at)->data = NULL;
+            break;
+        case PLACE_RELATIVE:
+        case PLACE_TABLE:
+            backend_release(backend, ((struct tensor *)place->at)->data);
+            ((struct tensor *)place->at)->data = NULL;
+            break;
+        case PLACE_GAMMA:
+        case PLACE_VECTOR:
+            backend_release(backend, *(float **)place->at);
+            *(float **)place->at = NULL;
+            break;
+    }
+    return STATUS_OK;
+}
+
+/* Hands a place on, and gives its memory back. */
+static enum status pass_place(struct loader *loader, const struct place *place, struct error *e) {
+    const struct model_options *options = loader->options;
+    enum status status = options->passed(options->context, place, e);
+    release_place(loader->model, place, e);
+    return status;
+}
+
 static enum status load_place(void *context, const struct place *place, struct error *e) {
     struct loader *loader = context;
     struct staged_place staged = {.rows = place->share.rows, .cols = place->share.cols};
@@ -76,7 +107,8 @@ static enum status load_place(void *context, const struct place *place, struct e
                             .n_in = place->share.cols};
     loader->model->info.weight_bytes += count_bytes(loader->model, place);
     if (loader->options->check_only) return STATUS_OK;
-    return loader_upload(loader, &staged, place, e);
+    if (loader_upload(loader, &staged, place, e)) return e->status;
+    return loader->options->passed ? pass_place(loader, place, e) : STATUS_OK;
 }
 
 /* The output matrix of a model that gives rows alone is rightly not used. */
@@ -144,22 +176,6 @@ enum status model_load_weights(struct model *model, const struct weights *weight
     for (int i = 0; i < ROOMS; i++) free(loader.rooms[i].data);
     free(loader.used);
     return status;
-}
-
-static enum status release_place(void *context, const struct place *place, struct error *e) {
-    (void)e;
-    struct model *model = context;
-    struct backend *backend = model->backend;
-    switch (place->form) {
-        case PLACE_MATRIX:
-            if (model->mapped == NULL) backend_release(backend, ((struct weight *)place->at)->data);
-            break;
-        case PLACE_RELATIVE:
-        case PLACE_TABLE: backend_release(backend, ((struct tensor *)place->at)->data); break;
-        case PLACE_GAMMA:
-        case PLACE_VECTOR: backend_release(backend, *(float **)place->at); break;
-    }
-    return STATUS_OK;
 }
 
 void model_release_weights(struct model *model) {

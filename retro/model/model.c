@@ -320,7 +320,8 @@ static enum status open_weights(struct model *model, struct weights *weights, bo
     model_resolve(model, weights);
     enum status status = packed ? model_load_packed(model, weights, options, e)
                                 : model_load_weights(model, weights, options, e);
-    if (status == STATUS_OK) status = distances_open(model, options->check_only, e);
+    bool empty = options->check_only || options->passed;
+    if (status == STATUS_OK) status = distances_open(model, empty, e);
     if (status) return status;
     if (model_writes(model) && model->spec.tied && model->comm->size == 1)
         model->output.weight = model->embedding.word;

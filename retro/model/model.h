@@ -9,6 +9,7 @@
 #include "retro/model/grid.h"
 
 struct model;
+struct place;
 
 /* The facts about a model that a caller may want. m, k, r are 0 for a model without retrieval. */
 struct model_info {
@@ -71,6 +72,10 @@ struct model_options {
     bool check_only; /* names, shapes and types are checked, nothing is loaded: such a model
                         computes nothing */
     void (*loaded)(void *context, const struct loaded_tensor *tensor); /* or NULL */
+    /* Each place (retro/model/tensors.h) as it lies on the device, one after another. Its memory is
+     * given back once this returns, so that one place at a time is in memory, and such a model
+     * computes nothing. NULL: all stay. A failure ends the loading. Not of model.packed. */
+    enum status (*passed)(void *context, const struct place *place, struct error *e);
     void *context;
 };
 

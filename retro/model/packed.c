@@ -58,24 +58,36 @@ static enum status check_use(const struct model *model, const struct model_optio
     return STATUS_OK;
 }
 
-static enum dtype dtype_of(enum stored_dtype dtype) {
-    switch (dtype) {
-        case STORED_F16: return DTYPE_F16;
-        case STORED_BF16: return DTYPE_BF16;
-        case STORED_I8: return DTYPE_INT8;
-        case STORED_U8: return DTYPE_INT4;
-        case STORED_MXFP4_PACKED: return DTYPE_MXFP4;
-        default: return DTYPE_F32;
+static const struct {
+    enum dtype dtype;
+    enum stored_dtype stored;
+} types[] = {{DTYPE_F32, STORED_F32},    {DTYPE_F16, STORED_F16},    {DTYPE_BF16, STORED_BF16},
+             {DTYPE_INT8, STORED_I8},    {DTYPE_INT4, STORED_U8},    {DTYPE_MXFP4, STORED_BOOL},
+             {DTYPE_Q4_K, STORED_I16},   {DTYPE_Q5_K, STORED_I32},   {DTYPE_Q6_K, STORED_I64}};
+
+enum stored_dtype packed_stored(enum dtype dtype) {
+    for (size_t i = 0; i < ARRAY_COUNT(types); i++)
+        if (types[i].dtype == dtype) return types[i].stored;
+    CHECK(false); /* the CPU holds no other type */
+    return STORED_F32;
+}
+
+static bool find_dtype(enum stored_dtype stored, enum dtype *dtype) {
+    for (size_t i = 0; i < ARRAY_COUNT(types); i++) {
+        if (types[i].stored != stored) continue;
+        *dtype = types[i].dtype;
+        return true;
     }
+    return false;
 }
 
 static enum status place_mapped(struct packed_loader *loader, const struct place *place,
                                 const struct stored_tensor *stored, struct error *e) {
     struct weight *weight = place->at;
-    *weight = (struct weight){
-        .dtype = dtype_of(stored->dtype), .n_out = place->share.rows, .n_in = place->share.cols};
-    bool blocks = !dtype_quantised(weight->dtype) || weight->n_in % QUANTISE_BLOCK == 0;
-    size_t bytes = blocks ? loader->model->backend->ops->packed_bytes(weight) : 0;
+    *weight = (struct weight){.n_out = place->share.rows, .n_in = place->share.cols};
+    bool whole = find_dtype(stored->dtype, &weight->dtype) &&
+                 (!dtype_quantised(weight->dtype) || weight->n_in % dtype_block(weight->dtype) == 0);
+    size_t bytes = whole ? loader->model->backend->ops->packed_bytes(weight) : 0;
     if (bytes == 0 || stored->bytes != packed_padded(bytes) ||
         (uintptr_t)stored->data % PACKED_ALIGNMENT != 0)
         return error_set(

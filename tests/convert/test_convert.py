@@ -3,6 +3,7 @@ refused, nothing is left behind."""
 import json
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import struct
@@ -16,6 +17,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 import downloaded  # noqa: E402
+import large_experts  # noqa: E402
 
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 SHIPPED = ROOT / "models/retro-docs"
@@ -384,6 +386,32 @@ def test_packed_is_the_same_model(tmp_path):
         assert a.replace(str(tmp_path / to), "") == b.replace(str(tmp_path / f"{to}-packed"), "")
     for cpu in ("generic", "avx2"):  # one file for every CPU
         assert distance(tmp_path / "int8-packed", cpu=cpu) == distance(tmp_path / "int8", cpu=cpu)
+
+
+def test_packed_keeps_super_blocks(tmp_path):
+    """Q4_K, Q5_K and Q6_K of a GGUF file stay as they are: the same bits as of the file."""
+    source = ROOT / "tests/golden/gguf/kquants"
+    converted(source / "model.gguf", tmp_path / "packed", "packed")
+    shutil.copy(source / "cases.safetensors", tmp_path / "packed")
+    types = {dtype for dtype, _, _ in read_tensors(tmp_path / "packed/model.packed").values()}
+    assert {"I16", "I32", "I64"} & types, types
+    a, b = (parity(folder, 100).stdout for folder in (source, tmp_path / "packed"))
+    assert a and a.replace(str(source), "") == b.replace(str(tmp_path / "packed"), "")
+
+
+def test_packing_needs_little_memory(tmp_path):
+    """One matrix at a time is in memory, so a model larger than the memory can be packed."""
+    size = large_experts.make(tmp_path / "model")
+    limit = size // 2
+
+    def shrink():
+        os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # threads have stacks
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+    done = subprocess.run([BUILD / "retro-convert", tmp_path / "model", tmp_path / "packed", "--to", "packed"],
+                          capture_output=True, text=True, preexec_fn=shrink)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "packed/model.packed").stat().st_size > size
 
 
 def test_packed_is_aligned(tmp_path):

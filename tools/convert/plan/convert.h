@@ -12,7 +12,7 @@ struct written_format {
     const char *name;      /* of --to */
     const char *described; /* in the card */
     const char *doing;     /* in messages: "packing" */
-    bool loaded;           /* made of a loaded model, not of stored tensors */
+    bool packs;            /* made of weights as the backend holds them, not of stored tensors */
     bool whole;            /* says all: no config.json and no tokenizer stands beside it */
     /* Of the folder or file `from`, into `folder`. */
     enum status (*write)(const struct conversion *conversion, const char *from, const char *folder,
@@ -53,7 +53,7 @@ struct conversion {
     struct weights *weights;
     struct backend *backend;
     struct comm *comm;
-    struct model *model; /* loaded only to calibrate or pack, else checked */
+    struct model *model; /* loaded only to calibrate, else checked */
     struct change *changes;
     int n;
 };

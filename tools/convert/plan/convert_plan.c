@@ -178,9 +178,8 @@ static enum status open_model(struct conversion *conversion,
                               const struct convert_options *convert_options,
                               struct collector *collector, struct error *e) {
     struct model_options options = {
-        .check_only = !(convert_options->format && convert_options->format->loaded) &&
-                      convert_options->calibrate == NULL,
-        .storable = true,
+        .check_only = convert_options->calibrate == NULL,
+        .storable = !(convert_options->format && convert_options->format->packs),
         .loaded = collect,
         .context = collector};
     if (check_unpacked(convert_options, e) ||
@@ -190,7 +189,7 @@ static enum status open_model(struct conversion *conversion,
                    &options, e))
         return e->status;
     bool embeds = strcmp(model_info(conversion->model)->family, "bert") == 0;
-    if (embeds && convert_options->format && convert_options->format->loaded)
+    if (embeds && convert_options->format && convert_options->format->packs)
         return error_set(
             e, STATUS_UNSUPPORTED,
             "%s is an embedder, which collections know by its safetensors: it cannot be packed",
@@ -207,8 +206,8 @@ enum status conversion_open(struct conversion *conversion, const struct convert_
     struct collector collector = {0};
     *conversion = (struct conversion){0};
     enum status status = open_model(conversion, options, &collector, e);
-    bool loaded = options->format && options->format->loaded;
-    if (status == STATUS_OK && !loaded)
+    bool packs = options->format && options->format->packs;
+    if (status == STATUS_OK && !packs)
         status = weights_open(&conversion->weights, options->from, e);
     if (status == STATUS_OK && options->format == NULL) {
         conversion->changes = xcalloc((size_t)collector.n + 1, sizeof *conversion->changes);
