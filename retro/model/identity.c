@@ -7,13 +7,16 @@
 #include "retro/model/packed.h"
 #include "retro/weights/gguf_folder.h"
 
-enum { WHOLE = 64 << 10, PLACES = 8, PLACE = 8 << 10 };
+/* Models with experts have thousands of tensors: with 8 places in each a start would read
+ * gigabytes.
+ */
+enum { WHOLE = 64 << 10, PLACES = 8, ALL_PLACES = 8192, PLACE = 8 << 10 };
 
-static uint64_t hash_contents(const struct stored_tensor *stored, uint64_t seed) {
+static uint64_t hash_contents(const struct stored_tensor *stored, int places, uint64_t seed) {
     const char *data = stored->data;
     if (stored->bytes <= WHOLE) return hash_bytes(data, stored->bytes, seed);
-    size_t step = (stored->bytes - PLACE) / (PLACES - 1);
-    for (int i = 0; i < PLACES - 1; i++) seed = hash_bytes(data + (size_t)i * step, PLACE, seed);
+    size_t step = places > 1 ? (stored->bytes - PLACE) / (size_t)(places - 1) : 0;
+    for (int i = 0; i < places - 1; i++) seed = hash_bytes(data + (size_t)i * step, PLACE, seed);
     return hash_bytes(data + stored->bytes - PLACE, PLACE, seed);
 }
 
@@ -39,12 +42,14 @@ static void identify_tensors(const struct weights *weights, bool packed, struct 
                              struct buffer *lines) {
     uint64_t form = 0, contents = 0;
     size_t bytes = 0;
-    int n = weights_count(weights);
+    int n = weights_count(weights),
+        places = max_int(1, min_int(PLACES, ALL_PLACES / max_int(1, n)));
+    weights_read_apart(weights);
     struct error ended; /* is told at the next agreement, too */
     for (int i = 0; i < n && comm_working(world, &ended) == STATUS_OK; i++) {
         const struct stored_tensor *stored = weights_at(weights, i);
         form = hash_form(stored, form);
-        contents = hash_contents(stored, contents);
+        contents = hash_contents(stored, places, contents);
         bytes += stored->bytes;
     }
     buffer_printf(

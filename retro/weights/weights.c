@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "config/base/hash.h"
@@ -418,6 +419,11 @@ void weights_close(struct weights *weights) {
     free(weights->entries);
     free(weights->maps);
     free(weights);
+}
+
+void weights_read_apart(const struct weights *weights) {
+    for (int i = 0; i < weights->n_maps; i++)
+        madvise((void *)(uintptr_t)weights->maps[i].data, weights->maps[i].size, MADV_RANDOM);
 }
 
 int weights_count(const struct weights *weights) { return weights->count; }

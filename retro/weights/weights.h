@@ -103,6 +103,9 @@ enum status weights_open(struct weights **out, const char *path, struct error *e
 enum status weights_open_memory(struct weights **out, const void *data, size_t size,
                                 const char *name, struct error *e);
 void weights_close(struct weights *weights);
+/* From now on a page of the files that is not in memory is read by itself, and not with those
+ * around it: tensors are used in no order. Advice to the system. */
+void weights_read_apart(const struct weights *weights);
 /* Hashes the names and bytes of all tensors at a path into *hash, which is the seed. */
 enum status weights_hash(const char *path, uint64_t *hash, struct error *e);
 
