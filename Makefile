@@ -331,7 +331,7 @@ gpu-check:
 
 # One cmocka program per tests/unit/test_X.c and tests/ops/test_X.c, ...
 C_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/ops/test_*.c tests/golden/test_*.c tests/tp/test_*.c))
-$(BUILD)/tests/unit/test_budget: $(CONVERT)
+$(BUILD)/tests/unit/test_budget $(BUILD)/tests/unit/test_mapped_experts: $(CONVERT)
 $(BUILD)/tests/unit/test_estimate: $(BUILD)/tools/index/index_estimate.c.o
 $(C_TESTS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
 $(C_TESTS):

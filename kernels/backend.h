@@ -339,6 +339,8 @@ struct experts_args {
     int n_experts;
     bool weighs_inputs; /* a weight multiplies what the expert reads, and not what it gives. CPU
                            alone */
+    bool fetched; /* the matrices lie in a mapped file that memory does not hold: those of chosen
+                     experts are asked for before they are needed. CPU alone */
     struct gating gating;
 };
 
@@ -492,6 +494,9 @@ struct backend_ops {
      * and never written to. */
     const char *packed_layout;
     size_t (*packed_bytes)(const struct weight *weight);
+    /* Bytes that were read from disk for experts_args.fetched since the backend was opened; NULL
+     * where nothing is. */
+    uint64_t (*fetched_bytes)(const struct backend *backend);
 
     BACKEND_OPERATIONS(OPERATION_MEMBER)
 };
@@ -530,6 +535,9 @@ static inline void backend_upload(struct backend *backend, void *device, const v
 static inline void backend_download(struct backend *backend, void *host, const void *device,
                                     size_t bytes) {
     backend->ops->download(backend, host, device, bytes);
+}
+static inline uint64_t backend_fetched(const struct backend *backend) {
+    return backend->ops->fetched_bytes ? backend->ops->fetched_bytes(backend) : 0;
 }
 /* Device memory becomes zeros. */
 void backend_wipe(struct backend *backend, void *device, size_t bytes);

@@ -99,6 +99,10 @@ static const char *cpu_describe(const struct backend *backend) {
     return cpu_of(backend)->description;
 }
 
+static uint64_t cpu_fetched_bytes(const struct backend *backend) {
+    return atomic_load(&cpu_of(backend)->fetched);
+}
+
 #define CPU_COLUMN(name) .name = cpu_##name,
 static const struct backend_ops cpu_ops = {.name = "cpu",
                                            .describe = cpu_describe,
@@ -112,6 +116,7 @@ static const struct backend_ops cpu_ops = {.name = "cpu",
                                            .pack = cpu_pack,
                                            .packed_layout = CPU_PACKED_LAYOUT,
                                            .packed_bytes = cpu_packed_bytes,
+                                           .fetched_bytes = cpu_fetched_bytes,
                                            BACKEND_OPERATIONS(CPU_COLUMN)};
 
 /* The best variant this CPU runs, or the one RETRO_CPU names, NULL when that cannot be: tests run

@@ -5,6 +5,8 @@
  * to threads and call the variant; a variant never sees threads. */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "kernels/backend.h"
 #include "kernels/cpu/compiler.h"
 #include "kernels/cpu/layout.h"
@@ -211,7 +213,8 @@ struct cpu {
     int threads;
     struct pool *pool;
     struct attention_scratch *scratch; /* [threads] */
-    void *inputs; /* [INPUT_BYTES], what kernels->round, quantise, panel and pair make */
+    void *inputs;          /* [INPUT_BYTES], what kernels->round, quantise, panel and pair make */
+    atomic_ullong fetched; /* bytes (fetch.h) */
     char description[48];
 };
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/fetch.h"
 
 static float rank_of(float key) { return isnan(key) ? -INFINITY : key; }
 
@@ -169,6 +169,12 @@ static void combine_row(const void *context, int i, int thread) {
 }
 
 void cpu_experts(struct backend *backend, const struct experts_args *args) {
-    for (int expert = 0; expert < args->n_experts; expert++) run_expert(backend, args, expert);
+    struct expert_fetch fetch;
+    if (args->fetched) expert_fetch_begin(&fetch, args);
+    for (int expert = 0; expert < args->n_experts; expert++) {
+        if (args->fetched) expert_fetch_advance(&fetch, expert);
+        run_expert(backend, args, expert);
+    }
+    if (args->fetched) expert_fetch_end(&fetch, backend);
     cpu_run(backend, (double)args->parts.rows * args->parts.cols, args->x.rows, combine_row, args);
 }

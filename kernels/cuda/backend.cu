@@ -103,19 +103,13 @@ static void cuda_close(struct backend *backend) {
 /* In the order of struct backend_ops; every member's type differs from its neighbours', so a slip
  * does not compile. The two NULLs say that there is no packed layout that files may hold. */
 #define CUDA_COLUMN(name) cuda_##name,
-static const struct backend_ops cuda_ops = {"cuda",
-                                            cuda_describe,
-                                            cuda_alloc,
-                                            cuda_release,
-                                            cuda_available,
-                                            cuda_upload,
-                                            cuda_fetch,
-                                            cuda_sync,
-                                            cuda_close,
-                                            cuda_pack,
-                                            NULL,
-                                            NULL,
-                                            BACKEND_OPERATIONS(CUDA_COLUMN)};
+static const struct backend_ops cuda_ops = {"cuda",         cuda_describe,
+                                            cuda_alloc,     cuda_release,
+                                            cuda_available, cuda_upload,
+                                            cuda_fetch,     cuda_sync,
+                                            cuda_close,     cuda_pack,
+                                            NULL,           NULL,
+                                            NULL,           BACKEND_OPERATIONS(CUDA_COLUMN)};
 
 void *cuda_stream(struct backend *backend) {
     if (backend->ops != &cuda_ops || cudaSetDevice(cuda_of(backend)->ordinal) != cudaSuccess)

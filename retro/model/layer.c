@@ -377,6 +377,7 @@ static struct experts_args experts_args_of(const struct pass *pass, const struct
         .gated = tensor_cols(pass->scratch.gated, 0, ffn),
         .n_experts = dims->experts,
         .weighs_inputs = dims->experts_weigh_inputs,
+        .fetched = pass->model->fetches_experts,
         .gating = gating_of(dims)};
     if (pass->model->comm->rank == 0) args.bias2 = layer->expert_fc2.biases;
     return args;

@@ -61,13 +61,18 @@ static size_t count_bytes(const struct model *model, const struct place *place) 
                                        : n * sizeof(float);
 }
 
+static bool lies_mapped(const struct model *model, const struct place *place) {
+    return model->mapped && (!model->fetches_experts || place_is_expert(place));
+}
+
 static enum status release_place(void *context, const struct place *place, struct error *e) {
     (void)e;
     struct model *model = context;
     struct backend *backend = model->backend;
     switch (place->form) {
         case PLACE_MATRIX:
-            if (model->mapped == NULL) backend_release(backend, ((struct weight *)place->at)->data);
+            if (!lies_mapped(model, place))
+                backend_release(backend, ((struct weight *)place->at)->data);
             ((struct weight *)place->at)->data = NULL;
             break;
         case PLACE_RELATIVE:

@@ -158,13 +158,17 @@ static enum status check_device(const struct model *model, struct error *e) {
                      model->info.family, model->stacks[STACK_DECODER].dims.head_dim, device);
 }
 
-/* Bytes of a matrix that one row reads, on average: it uses some of the experts. */
-static size_t count_read(const struct model *model, const struct place *the_place, size_t bytes) {
-    const struct dims *dims = &model->stacks[the_place->stack].dims;
-    size_t place = the_place->rows->rows[the_place->row].place;
-    bool expert =
-        place == offsetof(struct layer, expert_fc1) || place == offsetof(struct layer, expert_fc2);
-    return expert ? bytes / (size_t)dims->experts * (size_t)dims->experts_used : bytes;
+/* Counts a matrix of the decoder: a row uses some of the experts. */
+static void count_matrix(struct model *model, const struct place *place, size_t bytes) {
+    const struct dims *dims = &model->stacks[place->stack].dims;
+    struct model_info *info = &model->info;
+    size_t read = bytes;
+    if (place_is_expert(place)) {
+        read = bytes / (size_t)dims->experts * (size_t)dims->experts_used;
+        info->expert_bytes += bytes;
+        info->decode_expert_bytes += read;
+    }
+    info->decode_bytes += read;
 }
 
 /* Parameters, and the bytes that a plain decode step reads: all matrices of the decoder but the
@@ -182,8 +186,7 @@ static enum status count_place(void *context, const struct place *place, struct 
     model->info.local_parameters += (int64_t)count;
     bool cross_kv = place->rows->rows[place->row].place == offsetof(struct layer, cross_kv);
     if (place->form == PLACE_MATRIX && !place->outer && place->stack == STACK_DECODER && !cross_kv)
-        model->info.decode_bytes += count_read(
-            model, place, matrix_bytes(((const struct weight *)place->at)->dtype, count));
+        count_matrix(model, place, matrix_bytes(((const struct weight *)place->at)->dtype, count));
     return STATUS_OK;
 }
 
@@ -336,6 +339,7 @@ static enum status open_folder(struct model *model, const char *folder,
     if (read_config(model, folder, e)) return e->status;
     if (!options->random && model_files_open(&weights, &packed, folder, e)) return e->status;
     if (packed) model->mapped = weights;
+    model->fetches_experts = packed && options->fetch_experts;
     enum status status = open_weights(model, weights, packed, options, e);
     if (!packed) weights_close(weights);
     return status;

@@ -42,9 +42,11 @@ struct model_info {
     size_t weight_bytes;    /* packed, on this rank's device; of a model open for checking: what it
                                would take */
     bool mapped;            /* most of them lie in a mapped file */
+    size_t expert_bytes;    /* of weight_bytes: matrices of experts that rows choose */
     size_t cache_row_bytes; /* of keys and values of one token, on all ranks together */
     size_t state_bytes;     /* of all delta nets of one sequence, on all ranks together; 0: none */
     size_t decode_bytes;    /* read by one decode step of one sequence that closes no chunk */
+    size_t decode_expert_bytes; /* of these: of the experts that it chooses */
 };
 
 /* The purpose of a checkpoint's tensor. */
@@ -71,6 +73,10 @@ struct model_options {
     bool rows_only;  /* an embedder: rows are wanted and no logits, so there is no output matrix */
     bool check_only; /* names, shapes and types are checked, nothing is loaded: such a model
                         computes nothing */
+    /* Of model.packed, where memory does not hold it: matrices of experts are read from the file
+     * when rows choose them, all others are copied into memory, from which no file can push them.
+     */
+    bool fetch_experts;
     void (*loaded)(void *context, const struct loaded_tensor *tensor); /* or NULL */
     /* Each place (retro/model/tensors.h) as it lies on the device, one after another. Its memory is
      * given back once this returns, so that one place at a time is in memory, and such a model

@@ -86,6 +86,7 @@ struct model {
      * without retro layers. */
     int encodes, reads;
     struct weights *mapped; /* owns the data of all matrices when they lie in model.packed */
+    bool fetches_experts;   /* then it owns those of experts alone: see model_options */
     /* As struct layer's, of the outer rows: of each part that is another family's, then of the
      * model's own. */
     uint64_t absent[STACK_COUNT + 1];

@@ -8,6 +8,7 @@
 struct packed_loader {
     struct model *model;
     const struct weights *weights;
+    bool check_only;
     int used;
 };
 
@@ -61,9 +62,9 @@ static enum status check_use(const struct model *model, const struct model_optio
 static const struct {
     enum dtype dtype;
     enum stored_dtype stored;
-} types[] = {{DTYPE_F32, STORED_F32},    {DTYPE_F16, STORED_F16},    {DTYPE_BF16, STORED_BF16},
-             {DTYPE_INT8, STORED_I8},    {DTYPE_INT4, STORED_U8},    {DTYPE_MXFP4, STORED_BOOL},
-             {DTYPE_Q4_K, STORED_I16},   {DTYPE_Q5_K, STORED_I32},   {DTYPE_Q6_K, STORED_I64}};
+} types[] = {{DTYPE_F32, STORED_F32},  {DTYPE_F16, STORED_F16},  {DTYPE_BF16, STORED_BF16},
+             {DTYPE_INT8, STORED_I8},  {DTYPE_INT4, STORED_U8},  {DTYPE_MXFP4, STORED_BOOL},
+             {DTYPE_Q4_K, STORED_I16}, {DTYPE_Q5_K, STORED_I32}, {DTYPE_Q6_K, STORED_I64}};
 
 enum stored_dtype packed_stored(enum dtype dtype) {
     for (size_t i = 0; i < ARRAY_COUNT(types); i++)
@@ -81,12 +82,21 @@ static bool find_dtype(enum stored_dtype stored, enum dtype *dtype) {
     return false;
 }
 
-static enum status place_mapped(struct packed_loader *loader, const struct place *place,
+static enum status copy_matrix(struct packed_loader *loader, struct weight *weight,
+                               const struct stored_tensor *stored, struct error *e) {
+    struct backend *backend = loader->model->backend;
+    if (backend_alloc(backend, &weight->data, stored->bytes, "weights", e)) return e->status;
+    backend_upload(backend, weight->data, stored->data, stored->bytes);
+    return backend_sync(backend, e);
+}
+
+static enum status place_matrix(struct packed_loader *loader, const struct place *place,
                                 const struct stored_tensor *stored, struct error *e) {
     struct weight *weight = place->at;
     *weight = (struct weight){.n_out = place->share.rows, .n_in = place->share.cols};
-    bool whole = find_dtype(stored->dtype, &weight->dtype) &&
-                 (!dtype_quantised(weight->dtype) || weight->n_in % dtype_block(weight->dtype) == 0);
+    bool whole =
+        find_dtype(stored->dtype, &weight->dtype) &&
+        (!dtype_quantised(weight->dtype) || weight->n_in % dtype_block(weight->dtype) == 0);
     size_t bytes = whole ? loader->model->backend->ops->packed_bytes(weight) : 0;
     if (bytes == 0 || stored->bytes != packed_padded(bytes) ||
         (uintptr_t)stored->data % PACKED_ALIGNMENT != 0)
@@ -96,6 +106,8 @@ static enum status place_mapped(struct packed_loader *loader, const struct place
             ": %s is %zu bytes of %s, which is no [%d, %d] matrix at a multiple of %d: %s",
             place->name, stored->bytes, stored_dtype_name(stored->dtype), weight->n_out,
             weight->n_in, PACKED_ALIGNMENT, again);
+    if (loader->model->fetches_experts && !place_is_expert(place))
+        return copy_matrix(loader, weight, stored, e);
     weight->data = (void *)(uintptr_t)stored->data; /* nobody writes to weights */
     return STATUS_OK;
 }
@@ -110,6 +122,7 @@ static enum status place_floats(struct packed_loader *loader, const struct place
         return error_set(e, STATUS_CORRUPT,
                          PACKED_FILE ": %s holds %zu of %s, config.json makes it %zu of F32: %s",
                          place->name, stored->elements, stored_dtype_name(stored->dtype), n, again);
+    if (loader->check_only) return STATUS_OK;
     if (backend_alloc(loader->model->backend, &device, stored->bytes, "weights", e))
         return e->status;
     if (place->form == PLACE_TABLE || place->form == PLACE_RELATIVE)
@@ -127,17 +140,19 @@ static enum status load_place(void *context, const struct place *place, struct e
         return error_set(e, STATUS_INVALID, PACKED_FILE ": %s is missing: %s", place->name, again);
     loader->used++;
     loader->model->info.weight_bytes += stored->bytes;
-    return place->form == PLACE_MATRIX ? place_mapped(loader, place, stored, e)
+    return place->form == PLACE_MATRIX ? place_matrix(loader, place, stored, e)
                                        : place_floats(loader, place, stored, e);
 }
 
 enum status model_load_packed(struct model *model, const struct weights *weights,
                               const struct model_options *options, struct error *e) {
-    struct packed_loader loader = {.model = model, .weights = weights};
+    struct packed_loader loader = {
+        .model = model, .weights = weights, .check_only = options->check_only};
     if (check_use(model, options, e) ||
         check_layout(weights, model->backend->ops->packed_layout, e) ||
         model_visit(model, load_place, &loader, e))
         return e->status;
+    if (model->fetches_experts) weights_read_apart(weights);
     if (loader.used + 1 == weights_count(weights)) return STATUS_OK;
     return error_set(e, STATUS_INVALID, PACKED_FILE ": %d tensors, config.json makes it %d: %s",
                      weights_count(weights), loader.used + 1, again);

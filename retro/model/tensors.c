@@ -195,6 +195,13 @@ bool place_routes(const struct place *the_place) {
                                  place == offsetof(struct layer, shared_gate));
 }
 
+bool place_is_expert(const struct place *the_place) {
+    size_t place = the_place->rows->rows[the_place->row].place;
+    return !the_place->outer && the_place->form == PLACE_MATRIX &&
+           (place == offsetof(struct layer, expert_fc1) ||
+            place == offsetof(struct layer, expert_fc2));
+}
+
 static enum status visit_layer(const struct tensor_walk *walk, struct layer *layer,
                                struct place the_place) {
     for (int i = 0; i < the_place.rows->n; i++) {

@@ -65,5 +65,8 @@ bool place_routes(const struct place *place);
  * layers have the family's own spelling and no optional biases. Before the first visit. */
 void model_resolve(struct model *model, const struct weights *weights);
 
+/* A matrix of an expert that rows choose. */
+bool place_is_expert(const struct place *place);
+
 /* The name of spelling j of row i of the place, NULL when there is no such spelling. */
 const char *place_spelling(const struct place *place, int i, int j, char name[TENSOR_NAME]);

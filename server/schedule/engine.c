@@ -44,6 +44,7 @@ static bool engine_tell(struct engine *engine) {
     double running = active_seconds(engine), waiting = pace_seconds(&engine->pace, engine->waiting);
     engine->metrics.blocks = session_pool_blocks(engine->pool);
     engine->metrics.chunks = session_pool_chunks(engine->pool);
+    engine->metrics.fetched_bytes = (int64_t)backend_fetched(engine->o.backend);
     pthread_mutex_lock(&engine->lock);
     engine->counts.running = engine->n_active;
     engine->counts.parked = engine->n_parked;

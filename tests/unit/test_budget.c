@@ -159,7 +159,7 @@ static enum status check_folder(const char *path, struct session_limits limits, 
     struct comm *c;
     assert_int_equal(comm_open_single(&c, NULL), STATUS_OK);
     c->local_ranks = ranks_here;
-    enum status status = budget_check(path, b, c, (struct model_options){0}, &use, e);
+    enum status status = budget_check(path, b, c, &(struct model_options){0}, &use, e);
     assert_int_equal(device.asked, 0);
     comm_close(c);
     backend_close(b);
@@ -220,19 +220,21 @@ static void test_too_little_memory_for_encoded_prompts(void **state) {
         fail_msg("%s", e.text);
 }
 
-/* Bytes for the folder's model with the usual sessions, and not one less. */
-static size_t least_enough(void) {
+/* Bytes for a folder's model with the usual sessions, and not one less. */
+static size_t least_enough_of(const char *of) {
     size_t low = 0, high = (size_t)1 << 40;
     struct error e;
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
-        if (check(usual, middle, 1, &e) == STATUS_OK)
+        if (check_folder(of, usual, middle, 1, &e) == STATUS_OK)
             high = middle;
         else
             low = middle;
     }
     return high;
 }
+
+static size_t least_enough(void) { return least_enough_of(folder); }
 
 /* Ranks of one machine share what it has: what is enough for one is not for two. */
 static void test_ranks_share_memory(void **state) {
@@ -281,7 +283,7 @@ static enum status check_beside(struct beside x, const char *device_name, size_t
     device.ops.name = device_name;
     assert_int_equal(comm_open_single(&c, NULL), STATUS_OK);
     c->local_ranks = ranks_here;
-    enum status status = budget_check(folder, b, c, (struct model_options){0}, &use, e);
+    enum status status = budget_check(folder, b, c, &(struct model_options){0}, &use, e);
     comm_close(c);
     backend_close(b);
     return status;
@@ -330,15 +332,15 @@ static void test_beside_counts_once(void **state) {
         fail_msg("%s", e.text);
 }
 
-/* The folder's model as retro-convert --to packed writes it. */
-static void pack(const char *to) {
-    struct convert_options o = {.from = folder, .to = to, .format = &format_packed};
+/* A folder's model as retro-convert --to packed writes it. */
+static void pack(const char *from, const char *to) {
+    struct convert_options o = {.from = from, .to = to, .format = &format_packed};
     struct conversion p;
     struct buffer config = {0};
     struct error e;
     char path[FOLDER_PATH_SIZE];
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    if (conversion_open(&p, &o, &e) || format_packed.write(&p, folder, to, &e) ||
+    snprintf(path, sizeof path, "%s/config.json", from);
+    if (conversion_open(&p, &o, &e) || format_packed.write(&p, from, to, &e) ||
         file_read(path, 1 << 20, &config, &e))
         fail_msg("%s", e.text);
     folder_write(to, "config.json", config.data, config.size);
@@ -358,7 +360,7 @@ static void log_of(const char *of, size_t available, char *text, size_t size) {
     assert_true(log != NULL && before >= 0 && dup2(fileno(log), STDERR_FILENO) == STDERR_FILENO);
     assert_int_equal(comm_open_single(&c, NULL), STATUS_OK);
     log_set_level(LOG_LEVEL_INFO);
-    enum status status = budget_check(of, b, c, (struct model_options){0}, &use, &e);
+    enum status status = budget_check(of, b, c, &(struct model_options){0}, &use, &e);
     log_set_level(LOG_LEVEL_WARN);
     dup2(before, STDERR_FILENO);
     close(before);
@@ -376,7 +378,7 @@ static void test_mapped_weights(void **state) {
     (void)state;
     char packed[FOLDER_SIZE], text[1000];
     folder_make(packed);
-    pack(packed);
+    pack(folder, packed);
     log_of(packed, (size_t)1 << 40, text, sizeof text);
     if (strstr(text, " mapped, cache ") == NULL || strstr(text, "warn")) fail_msg("%s", text);
     log_of(packed, least_enough() - 1000, /* what the model that is not packed does not fit in */
@@ -386,8 +388,37 @@ static void test_mapped_weights(void **state) {
     folder_remove(packed);
 }
 
+/* Of experts as many bytes are in memory as there are beside the rest, and a model whose other
+ * weights do not fit is refused. */
+static void test_mapped_experts(void **state) {
+    (void)state;
+    static const char source[] = "tests/golden/hf/mixtral";
+    char packed[FOLDER_SIZE], text[1000];
+    struct error e = {0};
+    folder_make(packed);
+    pack(source, packed);
+    log_of(packed, (size_t)1 << 40, text, sizeof text);
+    if (strstr(text, "experts") || strstr(text, "warn")) fail_msg("%s", text);
+
+    size_t all = least_enough_of(source);
+    log_of(packed, all - 30000, text, sizeof text);
+    if (strstr(text, "MB, experts 0.1 MB mapped, cache ") == NULL ||
+        strstr(text,
+               "experts are 0.1 MB mapped, of which memory holds 0.1 MB: a token uses 0.0 MB "
+               "of them, and reads 0.0 MB from disk") == NULL)
+        fail_msg("%s", text);
+
+    size_t least = least_enough_of(packed);
+    assert_true(least + 100000 < all);
+    assert_int_equal(check_folder(packed, usual, least - 1, 1, &e), STATUS_NO_MEMORY);
+    if (strstr(e.text, "not enough memory: weights 0.0 MB, experts 0.1 MB mapped, cache ") == NULL)
+        fail_msg("%s", e.text);
+    folder_remove(packed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_mapped_weights),
+                                       cmocka_unit_test(test_mapped_experts),
                                        cmocka_unit_test(test_what_is_open_beside),
                                        cmocka_unit_test(test_beside_counts_once),
                                        cmocka_unit_test(test_measure_is_what_opening_takes),

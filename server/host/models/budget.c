@@ -29,14 +29,18 @@ static struct amount amount_of(size_t bytes) {
     return amount;
 }
 
+static void append(struct budget_parts *parts, const struct budget_part *part) {
+    CHECK(parts->n < BUDGET_PARTS);
+    parts->all[parts->n] = *part;
+    parts->n++;
+}
+
 void budget_add(struct budget_parts *parts, struct budget_part part, const char *advice, ...) {
     va_list args;
-    CHECK(parts->n < BUDGET_PARTS);
     va_start(args, advice);
     vsnprintf(part.advice, sizeof part.advice, advice, args);
     va_end(args);
-    parts->all[parts->n] = part;
-    parts->n++;
+    append(parts, &part);
 }
 
 static size_t sum(const struct budget_parts *parts) {
@@ -68,7 +72,7 @@ static const struct budget_part *largest(const struct budget_parts *parts) {
 
 static enum status judge(const struct budget_parts *budget_parts, const struct room *room,
                          bool tell, struct error *e) {
-    char parts[320], which[200];
+    char parts[360], which[200];
     struct amount all = amount_of(sum(budget_parts)), there = amount_of(room->bytes);
     describe(budget_parts, parts, sizeof parts);
     snprintf(which, sizeof which, "%s%s%s%s", room->whose, room->limit[0] ? " (" : "", room->limit,
@@ -113,12 +117,8 @@ static enum status compare(const struct budget_parts *model, const struct budget
     bool cpu = strcmp(backend->ops->name, "cpu") == 0,
          tell = comm->world->rank == 0 && model->n > 1;
     struct budget_parts here = *model, host = {0};
-    for (int i = 0; i < beside->n; i++) {
-        struct budget_parts *to = cpu || !beside->all[i].on_host ? &here : &host;
-        CHECK(to->n < BUDGET_PARTS);
-        to->all[to->n] = beside->all[i];
-        to->n++;
-    }
+    for (int i = 0; i < beside->n; i++)
+        append(cpu || !beside->all[i].on_host ? &here : &host, &beside->all[i]);
     struct room device = room_on_device(backend, comm, cpu, sum(model));
     if (judge(&here, &device, tell, e)) return e->status;
     if (host.n == 0) return STATUS_OK;
@@ -210,42 +210,97 @@ enum status budget_check_host(const struct budget_parts *parts, struct error *e)
     return judge(parts, &room, false, e);
 }
 
+/* Weights are one part; those of a file that memory does not hold, with experts, are two. */
+static void add_weights(struct budget_parts *parts, const struct model_info *info, bool fetches) {
+    struct budget_part weights = {
+        .name = "weights", .bytes = info->weight_bytes, .mapped = info->mapped && !fetches};
+    if (fetches) {
+        weights.bytes -= info->expert_bytes;
+        budget_add(parts, weights, "take a smaller model: all but the experts has to fit");
+        budget_add(
+            parts,
+            (struct budget_part){.name = "experts", .bytes = info->expert_bytes, .mapped = true},
+            "-");
+    } else if (info->expert_bytes > 0) {
+        budget_add(parts, weights,
+                   "take a smaller model, or pack it with retro-convert --to packed: experts of a "
+                   "packed model need not fit on a CPU");
+    } else {
+        budget_add(parts, weights,
+                   "set model.dtype to bf16, take a quantised or smaller model, or more ranks");
+    }
+}
+
+/* The parts of a model's use on this rank, and of what is beside it. */
+struct use_parts {
+    struct budget_parts sessions, beside;
+};
+
+static enum status collect_use(struct use_parts *parts, const struct model *model,
+                               struct backend *backend, const struct comm *comm,
+                               const struct budget_use *use, struct error *e) {
+    const struct model_info *info = model_info(model);
+    struct session_limits limits;
+    if (use->limits(use->context, info, &limits, e) ||
+        add_sessions(&parts->sessions, model, &limits, e))
+        return e->status;
+    if (use->beside && comm->world->rank == 0)
+        return use->beside(use->context, info, backend, &parts->beside, e);
+    return STATUS_OK;
+}
+
+/* Memory that is left for weights beside the rest; mapped ones are on a CPU. */
+static size_t room_beside(const struct use_parts *parts, struct backend *backend) {
+    size_t all, available = backend->ops->available(backend);
+    if (add_overflows(sum(&parts->sessions), sum(&parts->beside), &all)) return 0;
+    return all < available ? available - all : 0;
+}
+
 /* Mapped weights are read again and again when they do not fit beside the rest. */
-static void warn_of_mapped(const struct budget_parts *parts, size_t mapped, size_t available) {
-    size_t all;
-    if (!add_overflows(sum(parts), mapped, &all) && all <= available) return;
+static void warn_of_mapped(const struct model_info *info, size_t room, bool fetches) {
+    if (!fetches) {
+        log_warn(
+            "memory: the %s of mapped weights do not stay in memory beside the rest: every step "
+            "will read some from disk",
+            amount_of(info->weight_bytes).text);
+        return;
+    }
+    size_t shared = info->weight_bytes - info->expert_bytes, held = room - shared;
+    double part = (double)held / (double)info->expert_bytes;
+    size_t read = (size_t)((1 - part) * (double)info->decode_expert_bytes);
     log_warn(
-        "memory: the %s of mapped weights do not stay in memory beside the rest: every step will "
-        "read some from disk",
-        amount_of(mapped).text);
+        "memory: experts are %s mapped, of which memory holds %s: a token uses %s of them, and "
+        "reads %s from disk if it uses all alike",
+        amount_of(info->expert_bytes).text, amount_of(held).text,
+        amount_of(info->decode_expert_bytes).text, amount_of(read).text);
 }
 
 static enum status check_model(const struct model *the_model, struct backend *backend,
-                               struct comm *comm, const struct budget_use *use, struct error *e) {
+                               struct comm *comm, const struct budget_use *use, bool *fetches,
+                               struct error *e) {
     const struct model_info *info = model_info(the_model);
-    struct budget_parts model = {0}, beside = {0};
-    struct session_limits limits;
-    budget_add(&model,
-               (struct budget_part){
-                   .name = "weights", .bytes = info->weight_bytes, .mapped = info->mapped},
-               "set model.dtype to bf16, take a quantised or smaller model, or more ranks");
-    if (use == NULL) return compare(&model, &beside, backend, comm, e);
-    if (use->limits(use->context, info, &limits, e) || add_sessions(&model, the_model, &limits, e))
-        return e->status;
-    if (use->beside && comm->world->rank == 0 &&
-        use->beside(use->context, info, backend, &beside, e))
-        return e->status;
-    if (info->mapped) warn_of_mapped(&model, info->weight_bytes, backend->ops->available(backend));
-    return compare(&model, &beside, backend, comm, e);
+    struct use_parts parts = {0};
+    struct budget_parts model = {0};
+    if (use && collect_use(&parts, the_model, backend, comm, use, e)) return e->status;
+    size_t room = room_beside(&parts, backend);
+    bool stays = !info->mapped || info->weight_bytes <= room;
+    *fetches = !stays && info->expert_bytes > 0;
+
+    add_weights(&model, info, *fetches);
+    for (int i = 0; i < parts.sessions.n; i++) append(&model, &parts.sessions.all[i]);
+    if (compare(&model, &parts.beside, backend, comm, e)) return e->status;
+    if (!stays) warn_of_mapped(info, room, *fetches);
+    return STATUS_OK;
 }
 
 enum status budget_check(const char *folder, struct backend *backend, struct comm *comm,
-                         struct model_options options, const struct budget_use *use,
+                         struct model_options *options, const struct budget_use *use,
                          struct error *e) {
     struct model *model;
-    options.check_only = true;
-    if (model_open(&model, folder, backend, comm, &options, e)) return e->status;
-    enum status status = check_model(model, backend, comm, use, e);
+    struct model_options check = *options;
+    check.check_only = true;
+    if (model_open(&model, folder, backend, comm, &check, e)) return e->status;
+    enum status status = check_model(model, backend, comm, use, &options->fetch_experts, e);
     model_close(model);
     return status;
 }

@@ -13,7 +13,7 @@ struct budget_part {
     char advice[120]; /* what to change when it is the largest: "lower server.max_sequences (8)" */
 };
 
-enum { BUDGET_PARTS = 14 };
+enum { BUDGET_PARTS = 15 };
 struct budget_parts {
     struct budget_part all[BUDGET_PARTS];
     int n;
@@ -47,7 +47,8 @@ struct budget_use {
 /* This rank's part of the folder's model, and of its use (NULL: none), against what its device can
  * still give, and for parts on the host against what that has left. Rank 0 logs one line with the
  * parts where there is a use. STATUS_NO_MEMORY has all parts and names the option to lower. Loads
- * nothing, but verifies the folder as model_open does. */
+ * nothing, but verifies the folder as model_open does. Sets options->fetch_experts where mapped
+ * weights do not stay in memory beside the rest. */
 enum status budget_check(const char *folder, struct backend *backend, struct comm *comm,
-                         struct model_options options, const struct budget_use *use,
+                         struct model_options *options, const struct budget_use *use,
                          struct error *e);

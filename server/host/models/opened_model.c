@@ -88,15 +88,13 @@ static enum status check_same(const struct opened_model *model, const struct con
 }
 
 /* The checks that come before a rank has loaded anything, and before any other has taken memory of
- * this machine. */
-static enum status check_use(const struct opened_model *model, const struct config *config,
-                             const char *folder, const struct opened_model_use *use,
+ * this machine. Options that follow from them are set. */
+static enum status check_use(const struct opened_model *model, const char *folder,
+                             const struct opened_model_use *use, struct model_options *options,
                              struct error *e) {
     if (use && use->start && model->comm->world->rank == 0 && use->start(use->context, e))
         return e->status;
-    return budget_check(folder, model->backend, model->comm,
-                        model_options_of(config->model.dtype, config->model.cache_dtype),
-                        use ? use->budget : NULL, e);
+    return budget_check(folder, model->backend, model->comm, options, use ? use->budget : NULL, e);
 }
 
 /* The parts that need the other ranks open after all have agreed to be there. */
@@ -113,7 +111,7 @@ static enum status open_rank(struct opened_model *model, const struct config *co
     if (choose_comm(config) == COMM_NCCL &&
         comm_open_nccl(&model->comm, model->comm, model->backend, config->parallel.timeout, e))
         return e->status;
-    if (comm_agree(model->comm->world, check_use(model, config, folder, use, e), e))
+    if (comm_agree(model->comm->world, check_use(model, folder, use, &model_options, e), e))
         return e->status;
     status = model_open(&model->model, folder, model->backend, model->comm, &model_options, e);
     return comm_agree(model->comm->world, status, e);

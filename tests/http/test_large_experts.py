@@ -1,0 +1,60 @@
+"""A model with experts that is larger than the memory is packed and served there: slowly, with the same answers, and it says so."""
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import BUILD, ROOT
+
+sys.path.insert(0, str(ROOT / "tests"))
+import large_experts  # noqa: E402
+from small_machine import small_machine  # noqa: E402
+
+PROMPT = [317, *(7 * i % 300 for i in range(40))]
+MEMORY = 300 << 20
+OPTIONS = ["server.max_sequences=1", "server.max_context=256", "server.max_step_tokens=64", "server.prefix_cache_mb=0", "retrieval.collection=",
+           "retrieval.embedder="]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("experts") / "model"
+    assert large_experts.make(folder) > 1.2 * MEMORY
+    return folder
+
+
+def answer(server):
+    return server.complete([PROMPT], max_tokens=24, temperature=0, ignore_eos=True, logprobs=3)["choices"][0]
+
+
+def read_bytes(server):
+    text = server.request("GET", "/metrics").body.decode()
+    return float(re.search(r"^retro_expert_read_bytes_total\{.*\} (\S+)$", text, re.M)[1])
+
+
+def refuse(folder):
+    """The words of a server that does not start."""
+    options = [word for option in (f"model.path={folder}", "server.port=0", *OPTIONS) for word in ("--set", option)]
+    done = subprocess.run([BUILD / "retro-server", *options], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stderr
+    return done.stderr
+
+
+def test_a_model_larger_than_memory(start, model, tmp_path):
+    packed = tmp_path / "packed"
+    expected = answer(start(f"model.path={model}", *OPTIONS))
+    with small_machine(MEMORY):
+        words = refuse(model)
+        done = subprocess.run([BUILD / "retro-convert", model, packed, "--to", "packed"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        small = start(f"model.path={packed}", *OPTIONS)
+    assert "or pack it with retro-convert --to packed" in words, words
+    log = small.log.read_text()
+    assert re.search(r"memory: weights [\d.]+ MB, experts 402.7 MB mapped, cache ", log), log
+    assert re.search(r"experts are 402.7 MB mapped, of which memory holds [\d.]+ MB: a token uses 50.3 MB of them, and reads [\d.]+ MB from disk", log)
+    assert answer(small) == expected
+    assert answer(small) == expected
+    assert read_bytes(small) > 50e6  # from a disk: where the folder is in memory (tmpfs) there is no such machine
+    with small_machine(60 << 20):
+        words = refuse(packed)
+    assert re.search(r"not enough memory: weights [\d.]+ MB, experts 402.7 MB mapped, ", words), words
