@@ -216,6 +216,12 @@ int count_items(const struct session_pool *pool, const struct step_item *items, 
 struct plan_place {
     int logits, rows;
 };
+/* Given rows of pool->plan: to the device, where a layer of this stage reads them; into scratch->x,
+ * in place of a word of zeros or of all that a row is; and behind layer `layer` its columns of
+ * them, added to the rows that they are. */
+void step_upload_given(struct session_pool *pool);
+void step_add_given(struct session_pool *pool, struct scratch *scratch);
+void step_add_deepstack(struct session_pool *pool, struct scratch *scratch, int layer);
 /* This rank's share of pool->plan. */
 void run_plan(struct session_pool *pool, struct plan_place place);
 /* This rank's share of the plans in `in`, one after the other. The logits are whole on the last

@@ -304,51 +304,6 @@ static const struct cross_source *read_cross(void *context, int layer_index, str
     return &pool->source;
 }
 
-/* Given rows, where a layer of this stage reads them. */
-static void upload_given(struct session_pool *pool) {
-    const struct model *model = pool->model;
-    struct tensor given = tensor_rows(pool->given, 0, pool->plan.n_given);
-    bool reads =
-        model->comm->stage == 0 || model_decoder(model)->kept.first < model->spec.tower.n_deepstack;
-    if (reads && given.rows > 0)
-        backend_upload(model->backend, given.data, pool->plan.given,
-                       (size_t)given.rows * (size_t)given.cols * sizeof(float));
-}
-
-/* The columns of given rows that are read before all layers, or behind layer `part` - 1. */
-static struct tensor given_part(const struct session_pool *pool, int part) {
-    int d = model_decoder(pool->model)->dims.hidden;
-    return tensor_cols(tensor_rows(pool->given, 0, pool->plan.n_given), part * d, d);
-}
-
-/* Rows that were given take the place of a word of zeros, or of all that a row is. */
-static void add_given(struct session_pool *pool, struct scratch *scratch) {
-    struct backend *backend = pool->model->backend;
-    struct tensor given = given_part(pool, 0);
-    backend_gather_rows(backend,
-                        &(struct gather_rows_args){
-                            .y = scratch->branch, .x = given, .rows = pool->plan.given_rows});
-    backend_add(backend,
-                &(struct add_args){.y = scratch->x, .a = scratch->x, .b = scratch->branch});
-    backend_scatter_rows(backend, &(struct scatter_rows_args){
-                                      .y = scratch->x, .x = given, .rows = pool->plan.given_to});
-}
-
-/* Behind a layer, its part of given rows is added to those that they are. */
-static void add_deepstack(struct session_pool *pool, struct scratch *scratch, int layer) {
-    struct backend *backend = pool->model->backend;
-    const int32_t *rows = pool->plan.given_to;
-    int n = pool->plan.n_given;
-    if (n == 0 || layer >= pool->model->spec.tower.n_deepstack) return;
-    struct tensor sums = tensor_rows(scratch->branch, 0, n);
-    backend_gather_rows(backend,
-                        &(struct gather_rows_args){.y = sums, .x = scratch->x, .rows = rows});
-    backend_add(backend,
-                &(struct add_args){.y = sums, .a = sums, .b = given_part(pool, 1 + layer)});
-    backend_scatter_rows(backend,
-                         &(struct scatter_rows_args){.y = scratch->x, .x = sums, .rows = rows});
-}
-
 /* The first stage embeds the rows; others get the encoder's output, where they read any, and the
  * rows from the one before. */
 static void enter_stage(struct session_pool *pool, struct scratch *scratch) {
@@ -357,7 +312,7 @@ static void enter_stage(struct session_pool *pool, struct scratch *scratch) {
     if (comm->stage == 0) {
         stack_embed(model, model_decoder(pool->model), scratch->x, pool->plan.ids,
                     pool->plan.positions);
-        if (pool->plan.n_given > 0) add_given(pool, scratch);
+        if (pool->plan.n_given > 0) step_add_given(pool, scratch);
         if (model_decoder(model)->dims.layer_input > 0)
             stack_layer_inputs(model, model_decoder(model), scratch, pool->plan.ids);
         return;
@@ -430,7 +385,7 @@ static void run_layers(struct session_pool *pool, struct tensor told) {
         .cross = read_cross,
         .context = pool};
     struct plan_shares shares;
-    upload_given(pool);
+    step_upload_given(pool);
     enter_stage(pool, &pass.scratch);
     if (plan->tells) enter_shares(pool, told);
     attention_shares_pass(pool, told, &shares, &pass);
@@ -444,7 +399,7 @@ static void run_layers(struct session_pool *pool, struct tensor told) {
             enter_layer_cache(&pool->cache, i, &pass.cache);
         }
         layer_forward(&pass, &stack->layers[i]);
-        add_deepstack(pool, &pass.scratch, i);
+        step_add_deepstack(pool, &pass.scratch, i);
     }
 }
 
