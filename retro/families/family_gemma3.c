@@ -107,22 +107,11 @@ static enum status read_gemma3(const struct json *config, struct model_spec *spe
     return spec_check(spec, e);
 }
 
-static bool has_tower(const struct weights *weights) {
-    for (int i = 0; i < weights_count(weights); i++)
-        if (strstr(weights_at(weights, i)->name, "vision_tower.")) return true;
-    return false;
-}
-
 static void inspect_gemma3(const struct weights *weights, struct model_spec *spec) {
     if (weights_find(weights, "lm_head.weight") ||
         weights_find(weights, "language_model.lm_head.weight"))
         spec->tied = false;
-    if (has_tower(weights)) return;
-    spec->parts[STACK_TOWER] = (struct model_part){0};
-    spec->stacks[STACK_TOWER] = (struct dims){0};
-    spec->tower = (struct tower_spec){0};
-    spec->projector = (struct projector_spec){0};
-    spec->picture.together = 0;
+    huggingface_drop_absent_tower(weights, "vision_tower.", spec);
 }
 
 /* The tower's head is not read. */

@@ -2,8 +2,6 @@
  * with experts, with multimodal RoPE whose pairs take turns, and the tower of family_qwen3_tower.c.
  * The decoder's keys are in a text_config. Without a vision_config, or where the checkpoint has no
  * tensors of the tower, the model reads text alone. */
-#include <stdio.h>
-
 #include "retro/families/huggingface_vision.h"
 
 /* Keys of the whole model. */
@@ -93,21 +91,9 @@ static enum status read_qwen3_vl_moe(const struct json *config, struct model_spe
     return read_whole(config, true, spec, e);
 }
 
-/* A tower whose first product is there in no spelling is forgotten. */
 static void find_parts(const struct weights *weights, struct model_spec *spec) {
-    const char *const *roots = spec->parts[STACK_TOWER].roots;
     huggingface_find_output(weights, spec);
-    if (spec->stacks[STACK_TOWER].n_layers == 0) return;
-    for (int i = 0; i < PART_ROOTS && roots[i]; i++) {
-        char name[80];
-        snprintf(name, sizeof name, "%spatch_embed.proj.weight", roots[i]);
-        if (weights_find(weights, name)) return;
-    }
-    log_info("the checkpoint has no vision tower: texts are read, and no pictures");
-    spec->stacks[STACK_TOWER] = (struct dims){0};
-    spec->tower = (struct tower_spec){0};
-    spec->projector = (struct projector_spec){0};
-    spec->parts[STACK_TOWER] = (struct model_part){0};
+    huggingface_drop_absent_tower(weights, "visual.", spec);
 }
 
 const struct family family_qwen3_vl = {

@@ -7,6 +7,11 @@
  * tensors. NULL: there is none of this type. */
 const struct family *huggingface_find_tower(const char *model_type);
 
+/* Where no tensor's name has `part`, the checkpoint is without its tower: the spec becomes that of
+ * a model that reads text alone, and the log says so. */
+void huggingface_drop_absent_tower(const struct weights *weights, const char *part,
+                                   struct model_spec *spec);
+
 /* The towers of Qwen2-VL, Qwen2.5-VL and Qwen3-VL as parts of other models; the last one has
  * another name beside a decoder with experts. */
 extern const struct family qwen2_tower, qwen2_5_tower, qwen3_tower, qwen3_moe_tower;
