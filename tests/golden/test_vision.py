@@ -50,7 +50,7 @@ def test_two_ranks():
 def test_two_stages(tensor):
     """The tower is on the first stage. Of the rows that Qwen3-VL's tower adds behind layers, some are added on the second."""
     done = parity("--tolerance", "2e-4", "--set", "parallel.pipeline=2", "--set", f"parallel.tensor={tensor}", "--set",
-                  "parallel.comm=threads", *LLAVA, *QWEN)
+                  "parallel.comm=threads", *LLAVA, *QWEN, *GEMMA)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
