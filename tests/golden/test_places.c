@@ -2,16 +2,8 @@
  * the words behind go on after the largest; in Qwen3-VL further columns of these rows are added
  * behind the first layers. However a text is cut into steps, whatever it takes over and when a
  * session is used again, its logits are the same bits. */
-#include <stdlib.h>
-#include <string.h>
+#include "tests/golden/pictured_text.h"
 
-#include "retro/run/session/session.h"
-#include "retro/run/tower/picture_rows.h"
-#include "tests/folder.h"
-
-/* Columns of a picture's row: those of a word, and of a deepstack of two. */
-enum { HIDDEN = 32, MOST_COLUMNS = 3 * HIDDEN };
-enum { VOCAB = 64, WORDS = 140, PICTURES = 2, MORE = 20, DRAWN = 3 };
 enum { FIRST = 40, SECOND = 81 }; /* where the pictures stand among the words */
 enum {
     FIRST_ROWS = 12,
@@ -20,128 +12,20 @@ enum {
 }; /* the second one's first row */
 enum { ROWS = WORDS - PICTURES + FIRST_ROWS + SECOND_ROWS, MOST = ROWS + DRAWN + MORE };
 
-struct fixture {
-    struct backend *backend;
-    struct comm *comm;
-    struct model *model;
-    struct session_pool *pool;
-    int columns;
-};
-
 /* Tests run with each of these. */
 static const char older[] = "tests/golden/vision/qwen2_vl",
                   newer[] = "tests/golden/vision/qwen3_vl";
 
-static void open_fixture(struct fixture *f, const char *folder, int kept) {
-    struct error e = {0};
-    const struct backend_options options = {.threads = 2};
-    const struct session_limits limits = {.max_sessions = 2,
-                                          .max_tokens = MOST,
-                                          .max_step_rows = 2 * MOST,
-                                          .max_logit_rows = 2,
-                                          .max_given = 2 * MOST,
-                                          .kv_dtype = DTYPE_F32,
-                                          .kept_blocks = kept};
-    if (backend_open(&f->backend, "cpu", &options, &e) || comm_open_single(&f->comm, &e) ||
-        model_open(&f->model, folder, f->backend, f->comm, &(struct model_options){0}, &e) ||
-        session_pool_open(&f->pool, f->model, &limits, &e))
-        fail_msg("%s", e.text);
-    f->columns = tower_columns(f->model, TOWER_PROJECTED);
+static void open_fixture(struct pictured_model *f, const char *folder, int kept_blocks) {
+    pictured_open(f, folder, MOST, kept_blocks);
     assert_int_equal(f->columns, folder == newer ? MOST_COLUMNS : HIDDEN);
 }
 
-static void close_fixture(struct fixture *f) {
-    session_pool_close(f->pool);
-    model_close(f->model);
-    comm_close(f->comm);
-    backend_close(f->backend);
-}
-
-/* A text of words with two pictures, of which the second is made of `seed`. */
-static void make_text(struct merged_text *out, const struct fixture *f, int seed, int words) {
-    const struct model *m = f->model;
-    static const struct picture_grid grids[PICTURES] = {{3, 4}, {2, 9}};
-    struct merged_picture pictures[PICTURES];
-    struct error e = {0};
-    int32_t ids[WORDS + MORE];
-    float rows[PICTURES][SECOND_ROWS * MOST_COLUMNS];
-    for (int i = 0; i < words; i++) ids[i] = i * 7 % 60;
-    ids[FIRST] = ids[SECOND] = model_picture_id(m);
-    for (int i = 0; i < PICTURES; i++) {
-        int n = grids[i].rows * grids[i].columns, from = i == 1 ? seed : 1;
-        for (int j = 0; j < n * f->columns; j++)
-            rows[i][j] = (float)((from * 31 + j * 17) % 101) / 50 - 1;
-        pictures[i] =
-            (struct merged_picture){.rows = rows[i], .tiles = 1, .tile_rows = n, .grid = grids[i]};
-        pictures[i].name.picture[0] = from;
-    }
-    if (picture_rows_text(out, m, &(struct picture_text){ids, words, pictures, PICTURES}, &e))
-        fail_msg("%s", e.text);
-    assert_int_equal(out->n, words - WORDS + ROWS);
-}
-
-static int count_given(const int32_t *ids, int n) {
-    int given = 0;
-    for (int i = 0; i < n; i++) given += ids[i] < 0;
-    return given;
-}
-
-/* The logits of the text's last row, and of rows that are drawn behind it. */
-struct reading {
-    float logits[DRAWN + 1][VOCAB];
-    int reused;
-};
-
-static void take_logits(const struct fixture *f, struct tensor logits, float *to) {
-    struct error e = {0};
-    backend_download(f->backend, to, logits.data, (size_t)logits.rows * VOCAB * sizeof *to);
-    assert_int_equal(backend_sync(f->backend, &e), STATUS_OK);
-}
-
-/* The n rows of a text from `at` on. */
-static struct step_item make_item(const struct fixture *f, struct session *s,
-                                  const struct merged_text *t, int at, int n) {
-    bool given = count_given(t->ids + at, n) > 0;
-    return (struct step_item){
-        .session = s,
-        .tokens = t->ids + at,
-        .n_tokens = n,
-        .names = t->names,
-        .positions = t->positions + at * t->sections,
-        .rows = given ? t->given + count_given(t->ids, at) * f->columns : NULL,
-        .n_logits = at + n == t->n};
-}
-
-/* Steps of so many rows, behind those that s has. */
-static void read_on(const struct fixture *f, struct session *s, const struct merged_text *t,
-                    int step, struct reading *out) {
-    struct error e = {0};
-    struct tensor logits;
-    for (int at = session_length(s); at < t->n; at += step) {
-        struct step_item item = make_item(f, s, t, at, min_int(step, t->n - at));
-        if (session_step(f->pool, &item, 1, &logits, &e)) fail_msg("%s", e.text);
-    }
-    take_logits(f, logits, out->logits[0]);
-    for (int i = 0; i < DRAWN; i++) {
-        const int32_t id = 11 + i;
-        struct step_item item = {
-            .session = s, .tokens = &id, .n_tokens = 1, .names = t->names, .n_logits = 1};
-        if (session_step(f->pool, &item, 1, &logits, &e)) fail_msg("%s", e.text);
-        take_logits(f, logits, out->logits[i + 1]);
-    }
-}
-
-/* Takes over what is there of the text's first `most` rows, and reads the others. */
-static void read_text(const struct fixture *f, const struct merged_text *t, int most, int step,
-                      struct reading *out) {
-    struct session *s;
-    struct error e = {0};
-    if (session_open(&s, f->pool, (struct grid){0}, &e)) fail_msg("%s", e.text);
-    const struct session_text text = {
-        .ids = t->ids, .n = most, .positions = t->positions, .names = t->names};
-    out->reused = session_reuse(s, &text);
-    read_on(f, s, t, step, out);
-    session_close(s);
+static void make_text(struct merged_text *out, const struct pictured_model *f, int seed,
+                      int words) {
+    static const struct picture_place places[PICTURES] = {{FIRST, FIRST_ROWS, {3, 4}},
+                                                          {SECOND, SECOND_ROWS, {2, 9}}};
+    pictured_text_make(out, f, places, seed, words);
 }
 
 static void test_positions(void **state) {
@@ -163,7 +47,7 @@ static void test_positions(void **state) {
 }
 
 static void test_grids_are_checked(void **state) {
-    struct fixture f;
+    struct pictured_model f;
     struct error e = {0};
     struct merged_text t;
     static const float rows[6 * HIDDEN];
@@ -175,13 +59,14 @@ static void test_grids_are_checked(void **state) {
         picture_rows_text(&t, f.model, &(struct picture_text){&id, 1, &picture, 1}, &e),
         STATUS_INVALID);
     assert_non_null(strstr(e.text, "6 rows, and of 2 times 2"));
-    close_fixture(&f);
+    pictured_close(&f);
 }
 
 static void test_rows_are_taken_over(void **state) {
-    struct fixture plain, keeping;
+    struct pictured_model plain, keeping;
     struct merged_text t, other, longer;
-    struct reading whole, cut, first, again, part, elsewhere, elsewhere_plain, on, on_plain;
+    struct pictured_reading whole, cut, first, again, part, elsewhere, elsewhere_plain, on,
+        on_plain;
     open_fixture(&plain, *state, 0);
     open_fixture(&keeping, *state, 16);
     make_text(&t, &plain, 1, WORDS);
@@ -211,17 +96,17 @@ static void test_rows_are_taken_over(void **state) {
     assert_memory_not_equal(elsewhere.logits, whole.logits, sizeof whole.logits);
     struct merged_text *texts[] = {&t, &other, &longer};
     for (size_t i = 0; i < ARRAY_COUNT(texts); i++) merged_text_free(texts[i]);
-    close_fixture(&plain);
-    close_fixture(&keeping);
+    pictured_close(&plain);
+    pictured_close(&keeping);
 }
 
 /* Two texts in the same steps, with the second picture of one beside the first words of the other.
  */
 static void test_texts_do_not_meet(void **state) {
-    struct fixture f;
+    struct pictured_model f;
     struct error e = {0};
     struct merged_text t[2];
-    struct reading alone[2];
+    struct pictured_reading alone[2];
     struct session *s[2];
     struct tensor logits;
     float together[2][VOCAB];
@@ -252,16 +137,16 @@ static void test_texts_do_not_meet(void **state) {
         merged_text_free(&t[i]);
         session_close(s[i]);
     }
-    close_fixture(&f);
+    pictured_close(&f);
 }
 
 /* A session that is rewound begins anew: it has lost count of the positions within its text. */
 static void test_rewound(void **state) {
-    struct fixture f;
+    struct pictured_model f;
     struct session *s;
     struct error e = {0};
     struct merged_text t;
-    struct reading whole, twice, words, words_again;
+    struct pictured_reading whole, twice, words, words_again;
     open_fixture(&f, *state, 0);
     make_text(&t, &f, 1, WORDS);
     if (session_open(&s, f.pool, (struct grid){0}, &e)) fail_msg("%s", e.text);
@@ -285,16 +170,16 @@ static void test_rewound(void **state) {
     read_on(&f, s, &t, MOST, &words_again);
     assert_memory_equal(words_again.logits, words.logits, sizeof words.logits);
     session_close(s);
-    close_fixture(&f);
+    pictured_close(&f);
 }
 
 /* The columns behind a word's are read wherever the row is computed: other ones there, other
  * logits.
  */
 static void test_deepstack_is_read(void **state) {
-    struct fixture f;
+    struct pictured_model f;
     struct merged_text t;
-    struct reading first, other;
+    struct pictured_reading first, other;
     open_fixture(&f, *state, 0);
     make_text(&t, &f, 1, WORDS);
     read_text(&f, &t, 0, MOST, &first);
@@ -308,7 +193,7 @@ static void test_deepstack_is_read(void **state) {
         first = other;
     }
     merged_text_free(&t);
-    close_fixture(&f);
+    pictured_close(&f);
 }
 
 #define WITH(folder, test) \
