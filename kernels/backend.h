@@ -136,6 +136,9 @@ struct attention_args {
     /* Each head's softmax has one more score, sinks[head], whose value is zero: what it takes, the
      * keys lack. Device, [heads]; NULL: none. */
     const float *sinks;
+    /* Products are in f32, whatever the type of keys and values is. Else a device may round what it
+     * multiplies to bf16 where these have fewer than 32 bits. */
+    bool exact;
 };
 
 /* The keys [begin, end) of a span that a query sees which stands at one. */

@@ -11,9 +11,9 @@
  * and 1, and so is the sum of p_i in the vector variants. Integers are widened as they are: the
  * scale of key i multiplies s_i first of all, that of value i multiplies p_i where it meets v_i.
  * A variant that multiplies bf16 (cpu_kernels.attention_rounds) rounds scale q_d, k_id, p_i and v_i
- * to it where keys and values have fewer than 32 bits. A sum of s_i then goes over every 16th pair
- * of d, and one of p_i v_i over pairs of i, the even one first in the range; p_0 + p_1 + ... has
- * the p_i that are not rounded.
+ * to it where keys and values have fewer than 32 bits and the call is not exact. A sum of s_i then
+ * goes over every 16th pair of d, and one of p_i v_i over pairs of i, the even one first in the
+ * range; p_0 + p_1 + ... has the p_i that are not rounded.
  *
  * Ranges are merged in rising order, from m
  * = -infinity and zeros:
@@ -241,6 +241,7 @@ static void run_range(const struct call *call, const struct attention_piece *pie
         attention_range.starts[i] = block_row(args, piece->span, key + (int)i * ATTENTION_BLOCK);
     attention_range.keys = min_int(ATTENTION_KEYS, keys_seen(call, piece, piece->rows - 1) - key);
     attention_range.head_dim = args->head_dim;
+    attention_range.exact = args->exact;
     attention_range.padded = call->padded;
     attention_range.softcap = args->softcap;
     for (int row = 0; row < piece->rows; row++) {

@@ -73,6 +73,7 @@ struct attention_range {
     int keys, kv_heads, rows, head_dim;
     int padded; /* head_dim rounded up to TILE_COLUMNS */
     int hidden[ATTENTION_ROWS], visible[ATTENTION_ROWS];
+    bool exact;    /* as in attention_args */
     float softcap; /* 0: none */
     int reach;     /* the largest distance that the bias tells from farther ones; -1: no bias */
     int distance[ATTENTION_ROWS];      /* [row]: position of the range's first key minus that of the
@@ -188,7 +189,7 @@ struct cpu_kernels {
     void (*pair)(const struct pair_product *product, int pair);
     void (*pairs)(const struct pair_product *product, int first_tile, int n_tiles);
     /* Whether attention over keys and values of fewer than 32 bits rounds what it multiplies, and
-     * the weights of keys, to bf16. */
+     * the weights of keys, to bf16, where a call is not exact. */
     bool attention_rounds;
     COMMON_KERNELS(KERNEL_MEMBER, )
 };

@@ -122,10 +122,12 @@ __device__ static bool tensor_clean(typename Tile::row *values) {
 /* A window comes with a causal mask here (attention_fits_tensor): a pair that sees no key from
  * `seen` on sees the last `window` before it. Less arithmetic than for windows to both sides, which
  * these kernels have no registers for. */
+template <bool WINDOW>
 __device__ inline int pair_seen(const struct attention_shape &shape,
                                 const struct attention_span &span, int pair) {
     int seen = span.k_count - span.q_count + pair / shape.group + 1;
-    return shape.causal && !span.mutual && seen < span.k_count ? seen : span.k_count;
+    bool causal = shape.causal && (WINDOW || !span.mutual); /* attention_fits_tensor */
+    return causal && seen < span.k_count ? seen : span.k_count;
 }
 __device__ inline int first_seen(const struct attention_shape &shape, int seen) {
     return shape.window > 0 && seen > shape.window ? seen - shape.window : 0;
@@ -133,14 +135,15 @@ __device__ inline int first_seen(const struct attention_shape &shape, int seen) 
 
 /* Fills `seen`; a pair past the span's last is like the last, but a warp of such pairs sees
  * nothing. Returns the key past the last that anybody sees. */
-template <typename Tile>
+template <typename Tile, bool WINDOW>
 __device__ static int tensor_seen(const struct attention_shape &s,
                                   const struct attention_span &span, int first, int *seen) {
     int left = span.q_count * s.group - first, last = (left < BLOCK_PAIRS ? left : BLOCK_PAIRS) - 1;
     int i = (int)threadIdx.x, pair = first + (i < last ? i : last);
     if (i < BLOCK_PAIRS)
-        seen[i] = i / Tile::WARP_PAIRS * Tile::WARP_PAIRS <= last ? pair_seen(s, span, pair) : 0;
-    return pair_seen(s, span, first + last);
+        seen[i] =
+            i / Tile::WARP_PAIRS * Tile::WARP_PAIRS <= last ? pair_seen<WINDOW>(s, span, pair) : 0;
+    return pair_seen<WINDOW>(s, span, first + last);
 }
 
 /* Pair `first` of the span is the block's first; rows past the span's end are zeros, and nobody
@@ -359,8 +362,8 @@ __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
     const struct attention_shape &shape = a.shape;
     const struct tile_piece piece = a.pieces[blockIdx.x];
     const struct attention_span &span = shape.spans[piece.span];
-    int end = tensor_seen<Tile>(shape, span, piece.first, shared.seen);
-    int key = WINDOW ? first_seen(shape, pair_seen(shape, span, piece.first)) / N * N : 0,
+    int end = tensor_seen<Tile, WINDOW>(shape, span, piece.first, shared.seen);
+    int key = WINDOW ? first_seen(shape, pair_seen<WINDOW>(shape, span, piece.first)) / N * N : 0,
         row = key_row(shape, span, key);
     const int *seen = &shared.seen[(int)threadIdx.x / WARP * Tile::WARP_PAIRS];
     int spoilt = -1; /* the first key that was cleaned */

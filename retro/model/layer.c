@@ -209,7 +209,8 @@ struct attention_args layer_attention_args(const struct pass *pass, const struct
         .window = layer->spec.window,
         .softcap = stack->dims.score_cap,
         .bias = layer->spec.relative ? stack->relative : (struct tensor){0},
-        .sinks = layer->sinks.data};
+        .sinks = layer->sinks.data,
+        .exact = layer_attends_exactly(pass->model)};
 }
 
 /* The additions to the scores of these rows by their distances. */
@@ -290,7 +291,8 @@ static void cross_attention(const struct pass *pass, const struct layer *layer) 
                                        .kv_heads = heads,
                                        .head_dim = h,
                                        .scale = stack->dims.score_scale,
-                                       .mask = MASK_NONE};
+                                       .mask = MASK_NONE,
+                                       .exact = layer_attends_exactly(pass->model)};
     layer_attend(pass, &attention, pass->cross_shares);
     const struct norm_weights none = {0};
     struct tensor residual = layer->spec.cross_residual_normed ? u : pass->scratch.x;

@@ -21,6 +21,11 @@ void layer_store_rows(const struct pass *pass, struct tensor to, struct tensor s
 /* Self attention of a rank's queries to scratch.mixed, over keys that are values too. */
 struct attention_args layer_attention_args(const struct pass *pass, const struct layer *layer,
                                            struct tensor q, struct tensor k);
+/* Whether products of attention are in f32: queries and weights of a model in bf16 or less are no
+ * more exact than bf16. */
+static inline bool layer_attends_exactly(const struct model *model) {
+    return model->info.dtype == DTYPE_F32 || model->info.dtype == DTYPE_F16;
+}
 /* Attention, and what some rows give to groups of keys where that is asked. */
 void layer_attend(const struct pass *pass, const struct attention_args *args,
                   const struct pass_shares *told);

@@ -116,7 +116,7 @@ def test_bf16_stays_near():
 
 
 LATENT = "deepseek", "glm4_moe_lite"
-EXPERTS = "moe", "gpt_oss", "minimax", "granite_hybrid", "llama4"
+EXPERTS = "moe", "gpt_oss", "minimax", "granite_hybrid"
 INT8 = "--set", "model.cache_dtype=int8", "--set", "model.dtype=f32"
 
 
@@ -125,7 +125,7 @@ def test_int8_keys_stay_near(cpu):
     """Keys and values of 8 bits move logits, and by little, except where a row meets another expert than before."""
     folders = [f for f in FOLDERS if not f.name.startswith(LATENT)]
     routed = [f for f in folders if any(part in f.name for part in EXPERTS)]
-    for tolerance, some in (0.25, [f for f in folders if f not in routed]), (2.5, routed):
+    for tolerance, some in (0.25, [f for f in folders if f not in routed]), (1.5, routed):
         done = parity(*INT8, "--tolerance", tolerance, *some, cpu=cpu)
         assert done.returncode == 0 and len(some) > 10, done.stdout + done.stderr
         worst = max(float(line.split("max_abs=")[1].split()[0]) for line in done.stdout.splitlines()[:-1])

@@ -121,9 +121,9 @@ static inline float key_get(struct tensor t, struct tensor scales, int row, int 
     return (float)*(const int8_t *)tensor_at(t, row, col) *
            tensor_get(scales, row, col / (t.cols / scales.cols));
 }
-/* Whether attention over keys and values of the type multiplies numbers rounded to bf16. */
-static inline bool attention_rounds(const struct backend *b, enum dtype dtype) {
-    return dtype != DTYPE_F32 && cpu_of(b)->kernels->attention_rounds;
+/* Whether the call multiplies numbers rounded to bf16. */
+static inline bool attention_rounds(const struct backend *b, const struct attention_args *a) {
+    return a->k.dtype != DTYPE_F32 && !a->exact && cpu_of(b)->kernels->attention_rounds;
 }
 static inline double rounded_to(bool bf16, float v) {
     return (double)(bf16 ? bf16_to_f32(f32_to_bf16(v)) : v);

@@ -70,7 +70,7 @@ static void reference_row(const struct attention_args *a, bool rounds,
 
 static void check_attention(const struct backend *b, const struct attention_args *a) {
     bool *written = xcalloc((size_t)a->q.rows + 1, sizeof *written),
-         rounds = attention_rounds(b, a->k.dtype);
+         rounds = attention_rounds(b, a);
     double *expected = xcalloc(2 * (size_t)a->head_dim, sizeof *expected);
     const double *errors = expected + a->head_dim;
     for (int s = 0; s < a->n_spans; s++)
@@ -147,8 +147,11 @@ static void attention_shapes(struct backend *b) {
                 a.spans = mixed_spans;
                 a.n_spans = (int)ARRAY_COUNT(mixed_spans);
                 a.mask = mask ? MASK_CAUSAL : MASK_NONE;
-                backend_attention(b, &a);
-                check_attention(b, &a);
+                for (int exact = 0; exact < 2; exact++) {
+                    a.exact = exact;
+                    backend_attention(b, &a);
+                    check_attention(b, &a);
+                }
                 free_attention(&a);
             }
 }

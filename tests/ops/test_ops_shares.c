@@ -84,7 +84,7 @@ static double share_of(const struct attention_args *a, bool rounds,
 /* y was `before` and has grown by what it should. */
 static void check_shares(const struct backend *b, const struct attention_shares_args *a,
                          struct tensor before) {
-    const bool rounds = attention_rounds(b, a->of.k.dtype);
+    const bool rounds = attention_rounds(b, &a->of);
     bool grown[Q_ROWS][COLUMNS] = {{false}};
     for (int s = 0; s < a->of.n_spans; s++)
         for (int i = 0; i < a->of.spans[s].q_count && a->of.spans[s].k_count > 0; i++)

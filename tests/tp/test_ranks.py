@@ -208,7 +208,7 @@ def test_stages_change_nothing(start):
     assert alone.end() == 0 and staged.end() == 0
 
 
-ROUNDING = 0.1  # of a log-probability of rounded inputs
+ROUNDING = 0.2  # of a log-probability of rounded inputs
 
 
 def assert_same_but_for_ties(one, many):
@@ -225,7 +225,7 @@ def assert_same_but_for_ties(one, many):
 def test_quantised_weights(start, tmp_path, kind):
     """Ranks whose parts of a matrix are whole blocks of 32 columns write what one rank writes, and are as sure of it: a
     block's inputs are rounded as in one rank, but what they are made of was added in another order. In bfloat16 the
-    logarithms of this test's probabilities differ by up to 0.008, in int8 by 0.036, in int4 by 0.028."""
+    logarithms of this test's probabilities differ by up to 0.008, in int8 by 0.036, in int4 by 0.028; where attention multiplies bf16, by 0.10 and by 0.12."""
     folder = tmp_path / kind
     subprocess.run([BUILD / "retro-convert", MODEL, folder, "--to", kind], check=True, capture_output=True)
     alone, shared = (start(comm, ranks, **{"model.path": folder}) for comm, ranks in (("single", 1), ("threads", RANKS)))

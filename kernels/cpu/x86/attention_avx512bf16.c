@@ -1,7 +1,7 @@
 /* kernels/cpu/x86/attention_avx512bf16.c: attention over keys and values of 16 bits and fewer on
  * vdpbf16ps, which adds the products of two pairs of bf16 to an f32: queries, weights of keys, keys
- * and values are rounded to bf16, sums are f32. Over f32 keys and values the kernels of avx512
- * serve. See attention_vector.h. */
+ * and values are rounded to bf16, sums are f32. Over f32 keys and values, and for exact calls, the
+ * kernels of avx512 serve. See attention_vector.h. */
 #include <stdbool.h>
 
 #include "kernels/cpu/x86/simd_avx512.h"
@@ -37,7 +37,7 @@ static inline struct vec cells_keep(struct vec cells, bool second) {
 #include "kernels/cpu/variants.h"
 
 void attention_avx512bf16(const struct attention_range *range) {
-    if (range->k.dtype == DTYPE_F32)
+    if (range->k.dtype == DTYPE_F32 || range->exact)
         attention_avx512(range);
     else
         attention_vector(range);
