@@ -5,10 +5,11 @@
 /* Given rows, where a layer of this stage reads them. */
 void step_upload_given(struct session_pool *pool) {
     const struct model *model = pool->model;
+    if (pool->plan.n_given == 0) return;
     struct tensor given = tensor_rows(pool->given, 0, pool->plan.n_given);
     bool reads =
         model->comm->stage == 0 || model_decoder(model)->kept.first < model->spec.tower.n_deepstack;
-    if (reads && given.rows > 0)
+    if (reads)
         backend_upload(model->backend, given.data, pool->plan.given,
                        (size_t)given.rows * (size_t)given.cols * sizeof(float));
 }
