@@ -4,23 +4,6 @@
  * tensors of the tower, the model reads text alone. */
 #include "retro/families/huggingface_vision.h"
 
-/* Keys of the whole model. */
-struct whole_keys {
-    struct model_spec spec;
-    const struct json *text, *vision;
-    bool tied;
-};
-
-#define AT_KEYS(member) JSON_AT(struct whole_keys, member)
-static const struct json_field fields[] = {
-    {"text_config", JSON_RAW, AT_KEYS(text)},
-    {"vision_config", JSON_RAW, AT_KEYS(vision)},
-    {"image_token_id", JSON_INT, AT_SPEC(picture.id), .min = 0, .max = LIMIT_IDS,
-     .fallback = 151655},
-    {"tie_word_embeddings", JSON_BOOL, AT_KEYS(tied)},
-};
-static const struct json_table table = JSON_TABLE(fields, .open = true);
-
 /* The values of absent keys of a text_config. */
 static void start_text(struct huggingface_decoder *decoder) {
     struct dims *dims = &decoder->spec.stacks[STACK_DECODER];
@@ -57,7 +40,7 @@ static enum status read_experts(const struct json *text, struct huggingface_deco
     return STATUS_OK;
 }
 
-static enum status read_text(struct whole_keys *keys, bool experts, struct error *e) {
+static enum status read_text(struct qwen_vl_keys *keys, bool experts, struct error *e) {
     struct huggingface_decoder decoder = {.spec = keys->spec};
     const struct family *text = experts ? &family_qwen3_turned_moe : &family_qwen3;
     start_text(&decoder);
@@ -72,9 +55,10 @@ static enum status read_text(struct whole_keys *keys, bool experts, struct error
 
 static enum status read_whole(const struct json *config, bool experts, struct model_spec *spec,
                               struct error *e) {
-    struct whole_keys keys = {.spec = *spec};
+    struct qwen_vl_keys keys = {.spec = *spec};
     const struct family *tower = experts ? &qwen3_moe_tower : &qwen3_tower;
-    if (spec_read(config, &table, &keys, e) || read_text(&keys, experts, e)) return e->status;
+    if (spec_read(config, &qwen_vl_table, &keys, e) || read_text(&keys, experts, e))
+        return e->status;
     if (!json_is_absent(keys.vision) && qwen_tower_read(keys.vision, tower, &keys.spec, e))
         return error_prefix(e, "vision_config");
     *spec = keys.spec;

@@ -4,23 +4,6 @@
  * the model reads text alone. */
 #include "retro/families/huggingface_vision.h"
 
-/* Keys of the whole model. */
-struct qwen_vl_keys {
-    struct model_spec spec;
-    const struct json *text, *vision;
-    bool tied;
-};
-
-#define AT_KEYS(member) JSON_AT(struct qwen_vl_keys, member)
-static const struct json_field fields[] = {
-    {"text_config", JSON_RAW, AT_KEYS(text)},
-    {"vision_config", JSON_RAW, AT_KEYS(vision)},
-    {"image_token_id", JSON_INT, AT_SPEC(picture.id), .min = 0, .max = LIMIT_IDS,
-     .fallback = 151655},
-    {"tie_word_embeddings", JSON_BOOL, AT_KEYS(tied)},
-};
-static const struct json_table table = JSON_TABLE(fields, .open = true);
-
 /* The values of absent keys of a text_config; keys beside a vision_config are all there. */
 static void start_text(struct huggingface_decoder *decoder, bool nested) {
     struct dims *dims = &decoder->spec.stacks[STACK_DECODER];
@@ -57,7 +40,8 @@ static enum status read_text(const struct json *config, struct qwen_vl_keys *key
 static enum status read_qwen_vl(const struct json *config, const struct family *tower,
                                 struct model_spec *spec, struct error *e) {
     struct qwen_vl_keys keys = {.spec = *spec};
-    if (spec_read(config, &table, &keys, e) || read_text(config, &keys, e)) return e->status;
+    if (spec_read(config, &qwen_vl_table, &keys, e) || read_text(config, &keys, e))
+        return e->status;
     if (!json_is_absent(keys.vision) && qwen_tower_read(keys.vision, tower, &keys.spec, e))
         return error_prefix(e, "vision_config");
     *spec = keys.spec;

@@ -21,6 +21,14 @@ extern const struct family qwen2_tower, qwen2_5_tower, qwen3_tower, qwen3_moe_to
 enum status qwen_tower_read(const struct json *config, const struct family *tower,
                             struct model_spec *spec, struct error *e);
 
+/* The keys of the whole of Qwen2-VL, Qwen2.5-VL and Qwen3-VL. */
+struct qwen_vl_keys {
+    struct model_spec spec;
+    const struct json *text, *vision;
+    bool tied;
+};
+extern const struct json_table qwen_vl_table;
+
 /* The keys that these towers share, for a struct that begins with them. */
 struct qwen_tower_keys {
     struct model_spec spec;
