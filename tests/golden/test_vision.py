@@ -222,16 +222,22 @@ def test_other_spellings_of_gemma(tmp_path, name, style):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("configured", [True, False])
-def test_text_of_gemma_without_a_tower(tmp_path, configured):
-    """With or without a vision_config: the tensors decide."""
-    folder = shutil.copytree(GOLDEN / "gemma3_a", tmp_path / "case", ignore=shutil.ignore_patterns("generation*"))
+def folder_of_text(tmp_path, name, configured):
+    """A golden folder of whose cases the text is left, with its vision_config or without."""
+    folder = shutil.copytree(GOLDEN / name, tmp_path / "case", ignore=shutil.ignore_patterns("generation*"))
     config = json.loads((folder / "config.json").read_text())
     if not configured:
         del config["vision_config"]
     (folder / "config.json").write_text(json.dumps(config))
-    keep_tensors(folder / "model.safetensors", lambda tensor: "language_model" in tensor)
     keep_tensors(folder / "cases.safetensors", lambda tensor: tensor.startswith("text."))
+    return folder
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_text_of_gemma_without_a_tower(tmp_path, configured):
+    """With or without a vision_config: the tensors decide."""
+    folder = folder_of_text(tmp_path, "gemma3_a", configured)
+    keep_tensors(folder / "model.safetensors", lambda tensor: "language_model" in tensor)
     done = parity(folder)
     assert done.returncode == 0 and done.stdout.count("case/text") == 1, done.stdout + done.stderr
 
@@ -295,12 +301,7 @@ def test_qwen3_as_transformers_5_writes_it(tmp_path, name):
 
 @pytest.mark.parametrize("configured", [True, False])
 def test_text_of_a_qwen3_without_a_tower(tmp_path, configured):
-    folder = shutil.copytree(GOLDEN / "qwen3_vl", tmp_path / "case", ignore=shutil.ignore_patterns("generation*"))
-    config = json.loads((folder / "config.json").read_text())
-    if not configured:
-        del config["vision_config"]
-    (folder / "config.json").write_text(json.dumps(config))
-    keep_tensors(folder / "cases.safetensors", lambda tensor: tensor.startswith("text."))
+    folder = folder_of_text(tmp_path, "qwen3_vl", configured)
     if not configured:
         assert "tensor model.visual." in parity(folder).stderr
     keep_tensors(folder / "model.safetensors", lambda tensor: not tensor.startswith("model.visual."))
