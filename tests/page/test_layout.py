@@ -6,12 +6,14 @@ up, so that they are the same everywhere. RETRO_LAYOUT=write makes the file anew
 import json
 import os
 import pathlib
+import time
 
 import pytest
 from test_markdown import BLOCKS, answer
 from test_reader import find, make_png, paged
 
 KEPT = pathlib.Path(__file__).with_name("layout.json")
+PATIENCE = 30  # seconds
 NEAR = 6  # pixels: letters are a little wider or narrower elsewhere
 PARTS = ("header, main, #welcome, #ask, .field, #shelf, article, .question, .answers, .answer, .text, .rich > *, aside, aside li, "
          ".open .passage, dialog[open], dialog[open] > *, #folders > li, #reader-sheet > *, #documents-list > li, #passages > li, #doors > li")
@@ -129,6 +131,17 @@ def describe(parts):
     return {"parts": [[part["name"], round(part["x"]), round(part["width"])] for part in parts], "above": above(parts)}
 
 
+def wait_for_parts(one, names):
+    """The parts once they have these names, or as they stand after the time: a list that the server is still being asked for comes
+    later than the dialog that shows it."""
+    until = time.monotonic() + PATIENCE
+    now = describe(one.page.evaluate(LOOK, PARTS))
+    while [part[0] for part in now["parts"]] != names and time.monotonic() < until:
+        one.page.wait_for_timeout(20)
+        now = describe(one.page.evaluate(LOOK, PARTS))
+    return now
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("state", STATES)
 def test_parts_stand_where_they_stood(visit, chat_server, state, width):
@@ -136,15 +149,16 @@ def test_parts_stand_where_they_stood(visit, chat_server, state, width):
     one.set(system="")
     STATES[state](one)
     one.until("!document.querySelector('.flash')")
-    now = describe(one.page.evaluate(LOOK, PARTS))
-    assert one.page.evaluate("document.documentElement.scrollWidth") == width
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     name = f"{state} {width}"
     if os.environ.get("RETRO_LAYOUT") == "write":
+        now = describe(one.page.evaluate(LOOK, PARTS))
         lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in sorted({**kept, name: now}.items())]
         KEPT.write_text("{" + ",\n".join(lines) + "}\n")
         return
     was = kept[name]
+    now = wait_for_parts(one, [part[0] for part in was["parts"]])
+    assert one.page.evaluate("document.documentElement.scrollWidth") == width
     assert [part[0] for part in now["parts"]] == [part[0] for part in was["parts"]]
     for part, old in zip(now["parts"], was["parts"]):
         assert abs(part[1] - old[1]) <= NEAR and abs(part[2] - old[2]) <= NEAR, (part, old)
