@@ -77,25 +77,9 @@ static inline void bend_scores(const struct attention_range *range, int row, int
     }
 }
 
-/* The weights of one row as cells. Beside the keys that it sees, the other key of a cell has none,
- * whatever its scale is. */
-static inline void pair_weights(const struct attention_range *range, int row, int hidden,
-                                int visible) {
-    float *weights = range->scratch->scores + row * ATTENTION_KEYS;
-    if (hidden % CELL != 0) weights[hidden - 1] = 0;
-    if (visible % CELL != 0) weights[visible] = 0;
-    store_cells(range->scratch->weight_pairs + row * WEIGHT_CELLS, weights, pad_columns(visible));
-}
-
-/* Scores of one row become e^(score - largest), times the scales of values; keys that it does not
- * see do not count. */
-static inline void soften_row(const struct attention_range *range, int row, int hidden,
-                              int visible) {
-    float *scores = range->scratch->scores + row * ATTENTION_KEYS;
-    const float *scales = range->scratch->v_scales + row / range->rows * ATTENTION_KEYS;
-    struct vec top = vec_set1(-INFINITY), sum = vec_zero();
-    if (range->softcap > 0 || range->reach >= 0 || range->k_scales.data)
-        bend_scores(range, row, hidden, visible);
+/* The largest score of those that the row sees. All others are -infinity from here on. */
+static inline float largest_score(float *scores, int hidden, int visible) {
+    struct vec top = vec_set1(-INFINITY);
     for (int i = 0; i < hidden; i++) scores[i] = -INFINITY;
     int full = visible / TILE_COLUMNS * TILE_COLUMNS;
     for (int i = 0; i < full; i += TILE_COLUMNS) top = vec_max(top, vec_load(scores + i));
@@ -104,16 +88,82 @@ static inline void soften_row(const struct attention_range *range, int row, int 
         top = vec_max(top, last);
         vec_store(scores + full, last);
     }
-    float largest = vec_largest(top), total[4];
-    for (int i = 0; i < visible; i += TILE_COLUMNS) {
-        struct vec p = vec_exp(vec_sub(vec_load(scores + i), vec_set1(largest)));
-        sum = vec_add(sum, p);
-        vec_store(scores + i, range->v_scales.data ? vec_mul(p, vec_load(scales + i)) : p);
+    return vec_largest(top);
+}
+
+/* Scores of one row become weights, e^(score - largest), times the scales of values where `scaled`,
+ * and their cells. Returns the sums of the weights without scales, by lanes. */
+ALWAYS_INLINE struct vec weigh_keys(const struct attention_range *range, int row, int visible,
+                                    float largest, const bool scaled) {
+    const float *scales = range->scratch->v_scales + row / range->rows * ATTENTION_KEYS;
+    float *scores = range->scratch->scores + row * ATTENTION_KEYS;
+    const struct vec top = vec_set1(largest), log2_e = vec_set1(0x1.715476p0f);
+    struct vec sum = vec_zero();
+    for (int i = 0; i < visible; i += CELL_COLUMNS) {
+        struct vec weights[CELL];
+        for (int part = 0; part < CELL; part++) {
+            int key = i + part * TILE_COLUMNS;
+            weights[part] = vec_zero();
+            if (key >= visible) continue;
+            struct vec x = vec_mul(vec_sub(vec_load(scores + key), top), log2_e);
+            weights[part] = vec_exp2_negative(x);
+            sum = vec_add(sum, weights[part]);
+            if (scaled) weights[part] = vec_mul(weights[part], vec_load(scales + key));
+            vec_store(scores + key, weights[part]);
+        }
+        if (CELL > 1)
+            vec_store(range->scratch->weight_pairs + row * WEIGHT_CELLS + i / CELL,
+                      cells_of_columns(weights[0], weights[CELL - 1]));
     }
-    vec_sum_four(total, sum, sum, sum, sum);
+    return sum;
+}
+
+/* The other key of a cell of which the row sees one key has no weight, whatever its scale is. */
+static inline void clear_weight(const struct attention_range *range, int row, int key,
+                                int visible) {
+    float *weights = range->scratch->scores + row * ATTENTION_KEYS;
+    int first = key / CELL_COLUMNS * CELL_COLUMNS;
+    weights[key] = 0;
+    store_cells(range->scratch->weight_pairs + row * WEIGHT_CELLS + first / CELL, weights + first,
+                min_int(CELL_COLUMNS, pad_columns(visible) - first));
+}
+
+/* Scores of one row become weights of the keys that it sees. Returns their sums by lanes. */
+static inline struct vec soften_row(const struct attention_range *range, int row, int hidden,
+                                    int visible) {
+    if (range->softcap > 0 || range->reach >= 0 || range->k_scales.data)
+        bend_scores(range, row, hidden, visible);
+    float largest = largest_score(range->scratch->scores + row * ATTENTION_KEYS, hidden, visible);
     range->sums.largest[row] = largest;
-    range->sums.sum[row] = total[0];
-    if (CELL > 1) pair_weights(range, row, hidden, visible);
+    if (!range->v_scales.data) return weigh_keys(range, row, visible, largest, false);
+
+    struct vec sum = weigh_keys(range, row, visible, largest, true);
+    if (hidden % CELL != 0) clear_weight(range, row, hidden - 1, visible);
+    if (visible % CELL != 0) clear_weight(range, row, visible, visible);
+    return sum;
+}
+
+static inline bool row_sees_keys(const struct attention_range *range, int row) {
+    int query = row % range->rows;
+    return row < range->kv_heads * range->rows && range->visible[query] > range->hidden[query];
+}
+
+/* The same for all rows; four are added up at a time. Rows that see no key of the range keep their
+ * sums. */
+static inline void soften_rows(const struct attention_range *range) {
+    for (int first = 0; first < range->kv_heads * range->rows; first += 4) {
+        struct vec sums[4];
+        float total[4];
+        for (int i = 0; i < 4; i++) {
+            int row = first + i, query = row % range->rows;
+            sums[i] = row_sees_keys(range, row)
+                          ? soften_row(range, row, range->hidden[query], range->visible[query])
+                          : vec_zero();
+        }
+        vec_sum_four(total, sums[0], sums[1], sums[2], sums[3]);
+        for (int i = 0; i < 4; i++)
+            if (row_sees_keys(range, first + i)) range->sums.sum[first + i] = total[i];
+    }
 }
 
 static inline void merge_vector(const struct attention_sums *to, const struct attention_sums *from,

@@ -108,10 +108,7 @@ static inline void attention_vector(const struct attention_range *range) {
         load_scales(range->scratch->k_scales, range, range->k_scales, range->hidden[0]);
     if (range->v_scales.data)
         load_scales(range->scratch->v_scales, range, range->v_scales, range->hidden[0]);
-    for (int i = 0; i < range->kv_heads * range->rows; i++) {
-        int hidden = range->hidden[i % range->rows], visible = range->visible[i % range->rows];
-        if (visible > hidden) soften_row(range, i, hidden, visible);
-    }
+    soften_rows(range);
     memset(range->sums.out, 0,
            (size_t)(range->kv_heads * range->rows * range->padded) * sizeof(float));
     any_pass(range, false);
