@@ -1,5 +1,6 @@
 /* kernels/half.h: half precision in arithmetic that compilers turn into vectors of any instruction
- * set; every file that includes it gets the same bits. */
+ * set; every file that includes it gets the same bits,
+ * apart from the payload of a NaN on arm64. */
 #pragma once
 
 #include <stdint.h>
@@ -23,6 +24,13 @@ static inline float widen_half(uint16_t v) {
 }
 
 static inline uint16_t narrow_half(float v) {
+#ifdef __aarch64__ /* one instruction in every processor */
+    union {
+        __fp16 f;
+        uint16_t u;
+    } half = {.f = (__fp16)v};
+    return half.u;
+#else
     union float_bits bits = {.f = v};
     int32_t rest = bits.i & 0x7fffffff;
     union float_bits small = {.i = rest};
@@ -32,4 +40,5 @@ static inline uint16_t narrow_half(float v) {
     half = rest >= 0x477ff000 ? 0x7c00 : half; /* rounds to infinity */
     half = rest > 0x7f800000 ? 0x7e00 : half;
     return (uint16_t)((bits.u >> 16 & 0x8000) | (uint32_t)half);
+#endif
 }

@@ -15,7 +15,7 @@ libraries+=,libutf8proc-dev,libsentencepiece-dev,libxml2-dev,libarchive-dev,liby
 libraries+=,zlib1g-dev,libgmime-3.0-dev,libseccomp-dev,libpng-dev,libwebp-dev,libcmocka-dev
 libraries+=,libpoppler-glib-dev,libtesseract-dev,libleptonica-dev,libsqlite3-dev
 tests=(unit/test_base unit/test_quantise unit/test_tokenizer unit/test_unigram unit/test_grid unit/test_json_writer
-    unit/test_pictures ops/test_ops_linear ops/test_ops_attention ops/test_ops_rows ops/test_ops_blocks ops/test_ops_supers ops/test_ops_pack
+    unit/test_pictures ops/test_ops_linear ops/test_ops_attention ops/test_ops_shares ops/test_ops_rows ops/test_ops_blocks ops/test_ops_supers ops/test_ops_pack
     ops/test_ops_sample ops/test_ops_pairs
     golden/test_session tp/test_comm)
 
@@ -52,6 +52,7 @@ variants_of() {
     case $1 in
         ops/test_ops_attention | ops/test_ops_linear | ops/test_ops_rows | ops/test_ops_sample) echo generic neon ;;
         ops/test_ops_pairs) echo generic neon bf16 ;;
+        ops/test_ops_shares) echo neon bf16 ;; # test_ops_attention takes three minutes of qemu with bf16
         *) echo neon dotprod i8mm ;;
     esac
 }

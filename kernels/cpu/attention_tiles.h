@@ -190,7 +190,7 @@ ALWAYS_INLINE void mix_tile(float *to, int padded, const float *p, struct value_
                 v[t] = vec_load(values.data + (i + key) * values.apart + t * TILE_COLUMNS);
             for (int r = 0; r < rows; r++)
                 for (int t = 0; t < vecs; t++)
-                    out[r * vecs + t] = vec_fma_lane(x[r], key, v[t], out[r * vecs + t]);
+                    out[r * vecs + t] = cell_fma_lane(x[r], key, v[t], out[r * vecs + t]);
         }
     }
 #endif

@@ -46,6 +46,7 @@ void panels_avx512(const struct panel_product *product, int first_tile, int n_ti
 void panel_neon(const struct panel_product *product, int panel);
 void panels_neon(const struct panel_product *product, int first_tile, int n_tiles);
 void attention_avx512bf16(const struct attention_range *range);
+void attention_bf16(const struct attention_range *range);
 void round_avx512bf16(uint16_t *to, const float *from, int n);
 
 void pair_neon(const struct pair_product *product, int pair);

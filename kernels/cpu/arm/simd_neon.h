@@ -138,39 +138,3 @@ static inline void vec_turn(float *to, const float *from, int64_t apart, int row
     for (int i = 0; i < 16; i++)
         for (int j = 0; j < 16; j++) to[16 * j + i] = from[(i < rows ? i : rows - 1) * apart + j];
 }
-
-/* A score of attention is summed in one register, four columns apart: a tile of four keys and two
- * rows has room beside their values, where four registers a sum leave room for one row. */
-#define SCORES_IN_FOURS
-struct score_sum {
-    float32x4_t v;
-};
-static inline struct score_sum score_zero(void) { return (struct score_sum){vdupq_n_f32(0)}; }
-/* sum + the products of sixteen columns, four of them after another. */
-static inline struct score_sum score_add(struct vec x, struct vec y, struct score_sum sum) {
-    UNROLLED
-    for (int i = 0; i < 4; i++) sum.v = vfmaq_f32(sum.v, x.r[i], y.r[i]);
-    return sum;
-}
-/* The scores of four sums: neighbours first. */
-static inline void scores_store(float to[4], const struct score_sum *sums) {
-    vst1q_f32(to, vpaddq_f32(vpaddq_f32(sums[0].v, sums[1].v), vpaddq_f32(sums[2].v, sums[3].v)));
-}
-
-/* Four numbers, of which an instruction names one. */
-#define MULTIPLIES_BY_LANE
-struct four {
-    float32x4_t v;
-};
-static inline struct four four_load(const float *p) { return (struct four){vld1q_f32(p)}; }
-#define LANE_FMA(lane) \
-    { VEC_EACH(vfmaq_laneq_f32(z.r[i], y.r[i], x.v, lane)); }
-/* x[lane] y + z, rounded once; `lane` is a constant where loops are unrolled. */
-ALWAYS_INLINE struct vec vec_fma_lane(struct four x, const int lane, struct vec y, struct vec z) {
-    switch (lane) {
-        case 0: LANE_FMA(0);
-        case 1: LANE_FMA(1);
-        case 2: LANE_FMA(2);
-        default: LANE_FMA(3);
-    }
-}

@@ -45,5 +45,7 @@ const struct cpu_kernels cpu_kernels_bf16 = {
     .round = round_bf16,
     .pair = pair_bf16,
     .pairs = pairs_bf16,
-    KERNELS_OF(bf16, neon),
+    .attention_rounds = true,
+    .attention = attention_bf16,
+    KERNELS_BESIDE_ATTENTION(KERNEL_COLUMN, neon).name = "bf16",
 };
