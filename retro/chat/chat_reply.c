@@ -37,6 +37,17 @@ enum call_format call_format_of(struct text_span literals) {
     return CALLS_NONE;
 }
 
+/* Where a call ends at the earliest; NULL: where its JSON does. */
+static const char *call_end_mark(enum call_format format) {
+    const char *tag = tagged_calls_end(format);
+    return format == CALLS_HERMES ? hermes_end : tag;
+}
+
+/* A mark may be read at a cost of all that is behind it, and may still begin no call; and a call
+ * that is not whole is read from its front each time. So the first of these are bounded in an
+ * answer, and a call is read often only while it is short: taking apart stays linear. */
+enum { MOST_WRONG = 64, EAGER_TRIES = 32 };
+
 /* The text that has not been taken apart. */
 static struct text_span rest_of(const struct chat_reply *reply, const char *text, size_t size) {
     return (struct text_span){text + reply->read, size - reply->read};
@@ -45,6 +56,18 @@ static struct text_span rest_of(const struct chat_reply *reply, const char *text
 size_t span_find(struct text_span span, const char *mark) {
     const char *at = span.size > 0 ? memmem(span.text, span.size, mark, strlen(mark)) : NULL;
     return at ? (size_t)(at - span.text) : SIZE_MAX;
+}
+
+size_t span_find_first(struct text_span span, const char *const *marks, int n, int *which) {
+    for (size_t at = 0; at < span.size; at++) {
+        const char *angle = memchr(span.text + at, *marks[0], span.size - at);
+        if (angle == NULL) break;
+        at = (size_t)(angle - span.text);
+        for (*which = 0; *which < n; (*which)++)
+            if (span_starts_with((struct text_span){angle, span.size - at}, marks[*which]))
+                return at;
+    }
+    return SIZE_MAX;
 }
 
 bool span_may_become(struct text_span span, const char *mark) {
@@ -68,6 +91,13 @@ static size_t blanks_at(struct text_span span, size_t at) {
 static size_t without_blanks(struct text_span span, size_t size) {
     while (size > 0 && is_blank(span.text[size - 1])) size--;
     return size;
+}
+
+/* Whether nothing but blanks is left to read. They may wait for ever, so each is looked at once. */
+static bool only_blanks(struct chat_reply *reply, const char *text, size_t size) {
+    if (reply->blanks_end < reply->read) reply->blanks_end = reply->read;
+    reply->blanks_end = blanks_at((struct text_span){text, size}, reply->blanks_end);
+    return reply->blanks_end == size;
 }
 
 /* The next bytes of the content. */
@@ -111,7 +141,7 @@ void reply_take(struct chat_reply *reply, struct buffer *to, struct text_span sp
 /* Thoughts. */
 
 static bool read_begin(struct chat_reply *reply, struct text_span span, bool last) {
-    size_t at = blanks_at(span, 0);
+    size_t at = reply->blanks_end - reply->read;
     struct text_span rest = {span.text + at, span.size - at};
     const char *begin = thought_marks_of(reply->thoughts)->begin;
     reply->part = REPLY_SAYS;
@@ -224,15 +254,33 @@ static bool read_json_calls(struct chat_reply *reply, struct text_span span) {
     return good;
 }
 
-bool reply_call_ends(const struct chat_reply *reply, struct text_span call, const char *end) {
-    size_t tag = strlen(end), tried = reply->tried < tag ? 0 : reply->tried - tag + 1;
-    return span_find((struct text_span){call.text + tried, call.size - tried}, end) != SIZE_MAX;
+/* Whether the tag came since the call was looked at last: without it the call cannot be whole. */
+static bool call_ends(const struct chat_reply *reply, struct text_span call, const char *end) {
+    size_t tag = strlen(end), from = reply->looked < tag ? 0 : reply->looked - tag + 1;
+    return span_find((struct text_span){call.text + from, call.size - from}, end) != SIZE_MAX;
 }
+
+bool reply_is_due(struct chat_reply *reply, struct text_span call, const char *end, bool last) {
+    if (last) return true;
+    if (call.size < reply->next_try) return false;
+    bool ends = end == NULL || call_ends(reply, call, end);
+    reply->looked = call.size;
+    return ends;
+}
+
+void reply_note_try(struct chat_reply *reply, enum call_found found, size_t size) {
+    bool waits = found == CALL_WAITS;
+    reply->tries = waits ? reply->tries + 1 : 0;
+    reply->looked = waits ? size : 0;
+    reply->next_try = reply->tries < EAGER_TRIES ? 0 : 2 * size;
+    reply->wrong += found == CALL_WRONG;
+}
+
+bool reply_reads_calls(const struct chat_reply *reply) { return reply->wrong < MOST_WRONG; }
 
 /* The tag is sought behind the JSON, whose texts may have it too. */
 static enum call_found read_hermes(struct chat_reply *reply, struct text_span span, bool last,
                                    size_t *used) {
-    if (!last && !reply_call_ends(reply, span, hermes_end)) return CALL_WAITS;
     size_t from = blanks_at(span, strlen(hermes_begin)), size;
     struct text_span inside = {span.text + from, span.size - from};
     enum call_found found = span_json(inside, &size);
@@ -304,23 +352,29 @@ static const char *call_mark(const struct chat_reply *reply) {
     return reply->format == CALLS_HERMES ? hermes_begin : mistral_begin;
 }
 
+/* How many of the first `size` bytes that have not been read are words: blanks wait behind them. */
+static size_t words_before(const struct chat_reply *reply, struct text_span span, size_t size) {
+    size_t blanks = reply->blanks_end - reply->read;
+    return size <= blanks ? 0 : without_blanks(span, size);
+}
+
 /* Where a call begins in the span, or SIZE_MAX; *sure: the bytes before it that are text for
  * certain. */
 static size_t find_call(const struct chat_reply *reply, struct text_span span, bool last,
                         size_t *sure) {
     *sure = span.size;
-    if (reply->format == CALLS_NONE) return SIZE_MAX;
+    if (reply->format == CALLS_NONE || !reply_reads_calls(reply)) return SIZE_MAX;
+    size_t blanks = reply->blanks_end - reply->read;
+    struct text_span behind = {span.text + blanks, span.size - blanks};
     if (reply->format == CALLS_LLAMA) {
-        size_t at = blanks_at(span, 0);
-        struct text_span rest = {span.text + at, span.size - at};
-        bool begins = span_starts_with(rest, "{") || span_starts_with(rest, llama_begin);
-        if (!last && span_may_become(rest, llama_begin)) *sure = 0;
-        return !reply->says && begins ? at : SIZE_MAX;
+        bool begins = span_starts_with(behind, "{") || span_starts_with(behind, llama_begin);
+        if (!last && span_may_become(behind, llama_begin)) *sure = 0;
+        return !reply->says && begins ? blanks : SIZE_MAX;
     }
-    size_t at = span_find(span, call_mark(reply));
+    size_t at = span_find(behind, call_mark(reply));
     if (at == SIZE_MAX && !last)
-        *sure = without_blanks(span, span_before_mark(span, call_mark(reply)));
-    return at;
+        *sure = words_before(reply, span, blanks + span_before_mark(behind, call_mark(reply)));
+    return at == SIZE_MAX ? SIZE_MAX : blanks + at;
 }
 
 static enum call_found read_call(struct chat_reply *reply, struct text_span span, bool last,
@@ -338,10 +392,11 @@ static bool read_words(struct chat_reply *reply, struct text_span span, bool las
         return false;
     }
     struct text_span call = {span.text + at, span.size - at};
-    size_t words = without_blanks(span, at);
+    size_t words = words_before(reply, span, at);
     reply_take(reply, &reply->content, span, words);
+    if (!reply_is_due(reply, call, call_end_mark(reply->format), last)) return false;
     enum call_found found = read_call(reply, call, last, &used);
-    reply->tried = found == CALL_WAITS ? call.size : 0;
+    reply_note_try(reply, found, call.size);
     if (found == CALL_WAITS) return false;
     if (found == CALL_READ) {
         reply->read += at - words + used;
@@ -355,10 +410,19 @@ static bool read_words(struct chat_reply *reply, struct text_span span, bool las
     return true;
 }
 
+/* Whether blanks at the end wait for what stands behind them. */
+static bool waits_on_blanks(const struct chat_reply *reply) {
+    bool thinks = reply->part == REPLY_BEGINS ? reply->thoughts != THOUGHTS_NONE
+                                              : reply->part == REPLY_THINKS;
+    return thinks || (reply->format != CALLS_NONE && reply_reads_calls(reply));
+}
+
 void chat_reply_read(struct chat_reply *reply, const char *text, size_t size, bool last) {
     bool more = true;
     while (more && reply->read < size) {
         struct text_span rest = rest_of(reply, text, size);
+        bool blanks = only_blanks(reply, text, size);
+        if (blanks && !last && !reply->channels && waits_on_blanks(reply)) return;
         if (reply->channels)
             more = harmony_read(reply, rest, last);
         else if (reply->part == REPLY_BEGINS)
@@ -371,7 +435,8 @@ void chat_reply_read(struct chat_reply *reply, const char *text, size_t size, bo
 }
 
 void chat_reply_turn(struct chat_reply *reply) {
-    reply->read = reply->tried = 0;
+    reply->read = reply->blanks_end = reply->looked = reply->next_try = 0;
+    reply->tries = reply->wrong = 0;
     reply->part = REPLY_BEGINS;
     reply->n_pieces = 0;
     reply->content_start = 0;

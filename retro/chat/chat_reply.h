@@ -46,8 +46,13 @@ struct chat_reply {
     enum thought_form thoughts; /* that the answer may begin with */
     bool channels;              /* the model writes messages in channels (harmony.h) */
     enum reply_part part;
-    size_t read;  /* bytes of the answer's text that have been taken apart */
-    size_t tried; /* bytes of the call that comes next in which its end was sought */
+    size_t read;       /* bytes of the answer's text that have been taken apart */
+    size_t blanks_end; /* byte behind the blanks that come next */
+    /* The call that comes next: bytes of it in which its end was sought, how often it was read and
+     * was not whole, and the bytes with which it is read again. */
+    size_t looked, next_try;
+    int tries;
+    int wrong; /* marks of calls that began none; behind too many of them all is text */
     struct buffer reasoning, content;
     size_t content_start;       /* byte of the answer's text that content begins with */
     struct reply_piece *pieces; /* [n_pieces] of the content, in order */

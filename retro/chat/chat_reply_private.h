@@ -10,6 +10,9 @@ enum call_found { CALL_READ, CALL_WRONG, CALL_WAITS };
 struct text_span trim_blanks(struct text_span span);
 /* Where the mark is in the span; SIZE_MAX: it is not. */
 size_t span_find(struct text_span span, const char *mark);
+/* Where the first of the marks is, and the place of that mark in the list; SIZE_MAX: none is there.
+ * All marks begin with the same byte. */
+size_t span_find_first(struct text_span span, const char *const *marks, int n, int *which);
 /* Whether the span is the beginning of the mark and not all of it. */
 bool span_may_become(struct text_span span, const char *mark);
 /* The bytes that cannot be part of a mark that is still to come. */
@@ -23,5 +26,10 @@ enum call_found span_json(struct text_span span, size_t *size);
 void reply_take(struct chat_reply *reply, struct buffer *to, struct text_span span, size_t size);
 /* Adds a call with arguments that are a JSON object; false: they are not, or the name is none. */
 bool reply_add_call(struct chat_reply *reply, struct text_span name, struct text_span arguments);
-/* Whether the tag came since the call was tried last: without it the call cannot be whole. */
-bool reply_call_ends(const struct chat_reply *reply, struct text_span call, const char *end);
+/* Whether the call that comes next is read now: it is when the answer ends, else when its end's tag
+ * came (NULL: it has none) and it was not read too often already. */
+bool reply_is_due(struct chat_reply *reply, struct text_span call, const char *end, bool last);
+/* Takes in the outcome of reading it, with `size` bytes there. */
+void reply_note_try(struct chat_reply *reply, enum call_found found, size_t size);
+/* Whether marks still begin calls: not behind too many that began none. */
+bool reply_reads_calls(const struct chat_reply *reply);

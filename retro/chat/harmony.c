@@ -25,13 +25,11 @@ static const enum grammar_mark ends[] = {MARK_MESSAGE_END, MARK_MESSAGE_CALL, MA
 
 /* Where the first of them is, and how long; SIZE_MAX: none is there. */
 static size_t find_end(struct text_span span, size_t *size) {
-    size_t first = SIZE_MAX;
-    for (size_t i = 0; i < ARRAY_COUNT(ends); i++) {
-        size_t at = span_find(span, grammar_mark_text(ends[i]));
-        if (at >= first) continue;
-        first = at;
-        *size = ends[i] == MARK_START ? 0 : strlen(grammar_mark_text(ends[i]));
-    }
+    const char *marks[ARRAY_COUNT(ends)];
+    int which = 0;
+    for (size_t i = 0; i < ARRAY_COUNT(ends); i++) marks[i] = grammar_mark_text(ends[i]);
+    size_t first = span_find_first(span, marks, ARRAY_COUNT(ends), &which);
+    if (first != SIZE_MAX) *size = ends[which] == MARK_START ? 0 : strlen(marks[which]);
     return first;
 }
 
@@ -81,12 +79,16 @@ static size_t read_call(struct chat_reply *reply, struct text_span recipient, st
                         bool last) {
     size_t mark = 0, prefix = strlen(tool_prefix);
     if (recipient.size <= prefix || memcmp(recipient.text, tool_prefix, prefix) != 0) return 0;
+    if (!reply_reads_calls(reply)) return 0;
+    if (!reply_is_due(reply, body, NULL, last)) return SIZE_MAX;
     size_t end = find_call_end(body, last, &mark);
-    if (end == SIZE_MAX && !last) return SIZE_MAX;
+    bool waits = end == SIZE_MAX && !last;
     size_t size = end == SIZE_MAX ? body.size : end;
     struct text_span name = {recipient.text + prefix, recipient.size - prefix};
-    if (!reply_add_call(reply, name, (struct text_span){body.text, size})) return 0;
-    return size + mark;
+    bool read = !waits && reply_add_call(reply, name, (struct text_span){body.text, size});
+    reply_note_try(reply, waits ? CALL_WAITS : read ? CALL_READ : CALL_WRONG, body.size);
+    if (waits) return SIZE_MAX;
+    return read ? size + mark : 0;
 }
 
 /* Thoughts, and words, of several messages stand apart. */
@@ -103,7 +105,10 @@ static void begin_words(struct chat_reply *reply, struct text_span span) {
 }
 
 static bool read_header(struct chat_reply *reply, struct text_span span, bool last) {
-    size_t end = span_find(span, grammar_mark_text(MARK_MESSAGE));
+    const char *message = grammar_mark_text(MARK_MESSAGE);
+    size_t most = HEADER_MOST + strlen(message);
+    size_t end =
+        span_find((struct text_span){span.text, span.size < most ? span.size : most}, message);
     bool header = begins_header(span, last) && (end == SIZE_MAX ? span.size : end) <= HEADER_MOST;
     if (header && end == SIZE_MAX && !last) return false;
     if (!header || end == SIZE_MAX) {
@@ -112,7 +117,7 @@ static bool read_header(struct chat_reply *reply, struct text_span span, bool la
     }
     struct text_span head = {span.text, end},
                      channel = word_behind(head, grammar_mark_text(MARK_CHANNEL));
-    size_t body = end + strlen(grammar_mark_text(MARK_MESSAGE));
+    size_t body = end + strlen(message);
     size_t used = read_call(reply, word_behind(head, recipient_mark),
                             (struct text_span){span.text + body, span.size - body}, last);
     if (used == SIZE_MAX) return false;

@@ -115,8 +115,9 @@ static bool python_json_text(struct python_reader *reader, struct buffer *out) {
     struct json *json = NULL;
     struct error ignored;
     size_t end = 1;
+    if (*rest.text != '"') return false;
     while (end < rest.size && rest.text[end] != '"') end += rest.text[end] == '\\' ? 2 : 1;
-    if (*rest.text != '"' || end >= rest.size) return false;
+    if (end >= rest.size) return false;
     if (json_parse_any(&json, (struct text_span){rest.text, end + 1}, "text", &ignored))
         return false;
     buffer_append(out, json_text(json).text, json_text(json).size);

@@ -57,6 +57,10 @@ const char *tagged_calls_begin(enum call_format format) {
     return (size_t)format < ARRAY_COUNT(tags_of) ? tags_of[format].begin : NULL;
 }
 
+const char *tagged_calls_end(enum call_format format) {
+    return (size_t)format < ARRAY_COUNT(tags_of) ? tags_of[format].end : NULL;
+}
+
 int call_format_tags(enum call_format format, const char **tags) {
     if (tagged_calls_begin(format) == NULL) return 0;
     const struct call_tags *of = &tags_of[format];
@@ -322,7 +326,6 @@ enum call_found tagged_calls_read(struct chat_reply *reply, struct text_span spa
     bool inside = reply->format == CALLS_PYTHON || reply->format == CALLS_GEMMA;
     struct text_span rest = span;
     int before = reply->n_calls;
-    if (!last && !reply_call_ends(reply, span, tags->end)) return CALL_WAITS;
 
     skip_tag(&rest, tags->begin);
     enum call_found found = inside ? read_inside(reply, &rest) : read_list(reply, tags, &rest);

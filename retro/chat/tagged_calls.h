@@ -23,6 +23,8 @@
 
 /* The tag that a call begins with; NULL: the format has none of these. */
 const char *tagged_calls_begin(enum call_format format);
+/* The tag that it ends with. */
+const char *tagged_calls_end(enum call_format format);
 /* Whether a value of this schema between tags is text, and not JSON. */
 bool tagged_value_is_text(const struct json *parameter);
 /* Whether a text between tags is read as null and not as itself: where null is among the values of

@@ -18,9 +18,9 @@
 
 enum { SIZES = 3 };
 
-static const struct growth_table *const tables[] = {&chat_growth,    &grammar_growth, &text_growth,
-                                                    &filter_growth,  &file_growth,    &model_growth,
-                                                    &request_growth, &door_growth};
+static const struct growth_table *const tables[] = {
+    &chat_growth,  &grammar_growth, &text_growth, &filter_growth, &file_growth,
+    &model_growth, &request_growth, &door_growth, &reply_growth};
 
 /* The kernel's counter of this thread's instructions; -1: there is none. */
 static int counter = -1;

@@ -18,7 +18,7 @@ struct growth_table {
     size_t n;
 };
 extern const struct growth_table chat_growth, grammar_growth, text_growth, filter_growth,
-    file_growth, model_growth, request_growth, door_growth;
+    file_growth, model_growth, request_growth, door_growth, reply_growth;
 
 #define GROWTH_TABLE(list) \
     { list, ARRAY_COUNT(list) }

@@ -54,7 +54,7 @@ def test_every_parser_has_cases(growth):
     kinds = {name.split("/")[0] for name in growth}
     assert kinds >= {"chat", "jinja", "schema", "gbnf", "regex", "filter", "metadata", "bpe", "unigram", "wordpiece",
                      "sentencepiece", "tokenizer.json", "html", "markdown", "mail", "archive", "gguf", "config.json", "pickle",
-                     "request", "door", "words"}
+                     "request", "door", "words", "reply", "stream"}
 
 
 def test_work_grows_with_the_input(growth):

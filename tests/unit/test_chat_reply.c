@@ -422,8 +422,121 @@ static void test_formats(void **state) {
     assert_int_equal(thought_form_of((struct text_span){0}), THOUGHTS_NONE);
 }
 
+/* Marks that begin no call, and then a call. */
+static void check_marks(const char *mark, const char *call, enum call_format format, int n,
+                        bool slow, bool reads) {
+    struct chat_reply r = {.format = format, .channels = format == CALLS_HARMONY};
+    struct buffer text = {0};
+    for (int i = 0; i < n; i++) buffer_append_string(&text, mark);
+    buffer_append_string(&text, call);
+    for (size_t i = 1; slow && i < text.size; i++) chat_reply_read(&r, text.data, i, false);
+    chat_reply_read(&r, text.data, text.size, true);
+    assert_int_equal(r.n_calls, reads);
+    assert_int_equal(r.wrong, reads ? n : 64); /* none is read behind so many */
+    if (!reads && format != CALLS_HARMONY) assert_int_equal(r.content.size, text.size);
+    chat_reply_free(&r);
+    buffer_free(&text);
+}
+
+/* Each mark that begins no call may be sought its end for in all that follows: that many are. */
+static void test_many_marks(void **state) {
+    static const struct {
+        enum call_format format;
+        const char *mark, *call;
+    } marks[] = {
+        {CALLS_HERMES, "<tool_call>", "<tool_call>{\"name\": \"f\"}</tool_call>"},
+        {CALLS_HERMES, "<tool_call>{\"\\\"", "\"<tool_call>{\"name\": \"f\"}</tool_call>"},
+        {CALLS_MISTRAL, "[TOOL_CALLS]", "[TOOL_CALLS][{\"name\": \"f\"}]"},
+        {CALLS_FUNCTION, "<tool_call>", "<tool_call><function=f></function></tool_call>"},
+        {CALLS_PYTHON, "<|tool_call_start|>", "<|tool_call_start|>[f()]<|tool_call_end|>"},
+        {CALLS_GEMMA, "<|tool_call>", "<|tool_call>call:f{}<tool_call|>"},
+        {CALLS_HARMONY, "<|channel|>commentary to=functions.f<|message|>x<|end|>",
+         "<|channel|>commentary to=functions.f<|message|>{}"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(marks); i++)
+        for (int slow = 0; slow < 2; slow++) {
+            check_marks(marks[i].mark, marks[i].call, marks[i].format, 5, slow, true);
+            check_marks(marks[i].mark, marks[i].call, marks[i].format, 200, slow, false);
+        }
+}
+
+/* How often a call was read that holds so many times what may be its end, as it came. */
+static int count_tries(enum call_format format, const char *begin, const char *end, int n) {
+    struct chat_reply r = {.format = format, .channels = format == CALLS_HARMONY};
+    struct buffer text = {0};
+    buffer_append_string(&text, begin);
+    for (int i = 0; i < n; i++) {
+        buffer_append_string(&text, end);
+        chat_reply_read(&r, text.data, text.size, false);
+    }
+    int tries = r.tries;
+    assert_int_equal(r.n_calls, 0);
+    chat_reply_free(&r);
+    buffer_free(&text);
+    return tries;
+}
+
+/* A call that grows is read again once it has doubled, not with each token. */
+static void test_long_calls(void **state) {
+    static const struct {
+        enum call_format format;
+        const char *begin, *end;
+    } calls[] = {
+        {CALLS_HERMES, "<tool_call>{\"name\": \"", "</tool_call>"},
+        {CALLS_MISTRAL, "[TOOL_CALLS][{\"name\": \"", "words "},
+        {CALLS_MISTRAL, "[TOOL_CALLS]f[ARGS]{\"a\": \"", "words "},
+        {CALLS_GLM, "<tool_call>f<arg_key>a</arg_key><arg_value>", "</tool_call>"},
+        {CALLS_FUNCTION, "<tool_call><function=f><parameter=a>", "</tool_call>"},
+        {CALLS_DEEPSEEK, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": \"",
+         "<｜tool▁calls▁end｜>"},
+        {CALLS_PYTHON, "<|tool_call_start|>[f(a='", "<|tool_call_end|>"},
+        {CALLS_GEMMA, "<|tool_call>call:f{a:<|\"|>", "<tool_call|>"},
+        {CALLS_HARMONY, "<|channel|>commentary to=functions.f<|message|>{\"a\": \"", "<|end|>"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(calls); i++) {
+        int some = count_tries(calls[i].format, calls[i].begin, calls[i].end, 1000),
+            more = count_tries(calls[i].format, calls[i].begin, calls[i].end, 4000);
+        assert_in_range(some, 33, 40);
+        assert_int_equal(more - some, 2); /* of a text that is four times as long */
+    }
+}
+
+/* Blanks at the end wait for a call; each is looked at once, also where a mark has begun. */
+static void test_blanks(void **state) {
+    static const char behind[] = "<tool_call>{\"name\": \"f\"}</tool_call>";
+    (void)state;
+    struct chat_reply r = {.format = CALLS_HERMES, .thoughts = THOUGHTS_TAGGED};
+    struct buffer text = {0};
+    buffer_append_string(&text, "words");
+    for (int i = 0; i < 100; i++) {
+        chat_reply_read(&r, text.data, text.size, false);
+        assert_int_equal(r.blanks_end, i ? text.size : 0);
+        buffer_append_string(&text, " \n");
+    }
+    for (size_t i = 0; i < sizeof behind - 1; i++) {
+        buffer_append(&text, behind + i, 1);
+        chat_reply_read(&r, text.data, text.size, false);
+    }
+    check_text(&r.content, "words");
+    assert_int_equal(r.n_calls, 1);
+    buffer_append_string(&text, "\n\n");
+    chat_reply_read(&r, text.data, text.size, true);
+    check_text(&r.content, "words");
+    chat_reply_free(&r);
+    buffer_free(&text);
+
+    struct chat_reply plain = {0};
+    chat_reply_read(&plain, "\n\n", 2, false);
+    check_text(&plain.content, "\n\n"); /* nothing is waited for */
+    chat_reply_free(&plain);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases),
-                                       cmocka_unit_test(test_formats)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_formats),
+                                       cmocka_unit_test(test_many_marks),
+                                       cmocka_unit_test(test_long_calls),
+                                       cmocka_unit_test(test_blanks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
