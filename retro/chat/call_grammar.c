@@ -274,7 +274,8 @@ bool call_grammar_knows(enum call_format format) {
 
 enum status call_grammar_draft(struct grammar_draft *draft, const struct vocab *vocab,
                                const struct json *guide, int answer, int *out, struct error *e) {
-    struct call_draft call_draft = {.d = draft, .vocab = vocab, .rules.draft = draft, .e = e};
+    struct call_draft call_draft = {.d = draft, .vocab = vocab, .e = e};
+    call_draft.rules = (struct json_rules){.draft = draft, .shallow = true};
     bool forced = json_bool(json_member(guide, "forced"));
     bool one = json_is_text(json_member(guide, "name")) || json_bool(json_member(guide, "one"));
     int most = one ? 1 : MOST_CALLS;

@@ -6,15 +6,13 @@
 #include "config/json/json_writer.h"
 #include "retro/chat/tagged_calls.h"
 
-enum { MOST_DEPTH = 32 };
-
 static const char quote[] = GEMMA_QUOTE, before_name[] = "call:";
 
 /* The text to read, and where its JSON goes. */
 struct gemma_reader {
     struct text_span rest;
     struct json_writer w;
-    int depth;
+    int depth; /* of objects and arrays */
 };
 
 static void gemma_pass(struct gemma_reader *reader, size_t size) {
@@ -63,6 +61,8 @@ static bool gemma_value(struct gemma_reader *reader);
 static bool gemma_items(struct gemma_reader *reader, bool object) {
     const char *end = object ? "}" : "]";
     struct text_span key;
+    if (reader->depth == JSON_DEPTH_LIMIT) return false;
+    reader->depth++;
     if (object)
         put_object(&reader->w);
     else
@@ -78,6 +78,7 @@ static bool gemma_items(struct gemma_reader *reader, bool object) {
         put_object_end(&reader->w);
     else
         put_array_end(&reader->w);
+    reader->depth--;
     return true;
 }
 
@@ -110,8 +111,7 @@ static bool gemma_value(struct gemma_reader *reader) {
     struct text_span text;
     bool good;
     gemma_skip(reader);
-    if (reader->rest.size == 0 || reader->depth == MOST_DEPTH) return false;
-    reader->depth++;
+    if (reader->rest.size == 0) return false;
     if (gemma_take(reader, quote)) {
         good = gemma_until(reader, quote, &text);
         if (good) put_string_n(&reader->w, text.size ? text.text : "", text.size);
@@ -123,7 +123,6 @@ static bool gemma_value(struct gemma_reader *reader) {
     } else {
         good = gemma_word(reader);
     }
-    reader->depth--;
     return good;
 }
 

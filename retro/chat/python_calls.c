@@ -7,13 +7,11 @@
 #include "config/json/json_writer.h"
 #include "retro/chat/tagged_calls.h"
 
-enum { MOST_DEPTH = 32 };
-
 /* The text to read, and where its JSON goes. */
 struct python_reader {
     struct text_span rest;
     struct json_writer w;
-    int depth;
+    int depth; /* of lists and dictionaries, and of the arguments around them */
 };
 
 static void python_skip(struct python_reader *reader) {
@@ -189,10 +187,11 @@ static bool python_word(struct python_reader *reader) {
 
 static bool python_value(struct python_reader *reader) {
     python_skip(reader);
-    if (reader->rest.size == 0 || reader->depth == MOST_DEPTH) return false;
+    if (reader->rest.size == 0) return false;
     char c = *reader->rest.text;
-    bool good;
-    reader->depth++;
+    bool nests = strchr("[({", c) != NULL && c != '\0', good;
+    if (nests && reader->depth == JSON_DEPTH_LIMIT) return false;
+    reader->depth += nests;
     if (c == '"' || c == '\'') {
         struct buffer text = {0};
         good = python_string(reader, &text);
@@ -207,7 +206,7 @@ static bool python_value(struct python_reader *reader) {
     } else {
         good = python_word(reader);
     }
-    reader->depth--;
+    reader->depth -= nests;
     return good;
 }
 
@@ -235,7 +234,7 @@ static bool python_call(struct python_reader *reader, struct chat_reply *reply) 
 }
 
 bool python_calls_read(struct chat_reply *reply, struct text_span *span) {
-    struct python_reader reader = {.rest = *span};
+    struct python_reader reader = {.rest = *span, .depth = 1};
     bool good = python_take(&reader, '['), more = good;
     while (more) {
         good = python_call(&reader, reply);

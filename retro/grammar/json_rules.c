@@ -126,37 +126,54 @@ int json_number(struct json_rules *rules) {
     return call;
 }
 
-int json_any(struct json_rules *rules) {
-    struct grammar_draft *draft = rules->draft;
-    int call;
-    if (!begin_rule(rules, &rules->value, "value", &call)) return call;
-    int words = EXPR_EITHER_OF(draft, expr_word(draft, "null"), expr_word(draft, "true"),
-                               expr_word(draft, "false"));
-    int others = EXPR_EITHER_OF(draft, json_any_object(rules), json_any_array(rules),
-                                json_string_rule(rules), json_number(rules));
-    end_rule(rules, rules->value, EXPR_EITHER_OF(draft, words, others));
-    return call;
-}
-
 static int any_name(struct json_rules *rules) {
     int letter = expr_chars(rules->draft, name_chars, ARRAY_COUNT(name_chars));
     return rules->raw ? expr_repeat(rules->draft, letter, 1, -1) : json_string_rule(rules);
 }
 
-int json_any_object(struct json_rules *rules) {
+/* Levels of objects and arrays: of any value, and of those within one of so many. */
+static int all_levels(const struct json_rules *rules) { return JSON_SHALLOW + !rules->shallow; }
+static int levels_within(int levels) { return levels > JSON_SHALLOW ? levels : levels - 1; }
+
+static int any_value(struct json_rules *rules, int levels);
+
+static int any_object(struct json_rules *rules, int levels) {
+    struct any_rules *any = &rules->any[levels];
     int call;
-    if (!begin_rule(rules, &rules->object, "object", &call)) return call;
-    struct expr_object object = {.more = json_member_of(rules, any_name(rules), json_any(rules))};
-    end_rule(rules, rules->object, json_object_of(rules, &object));
+    if (!begin_rule(rules, &any->object, "object", &call)) return call;
+    int value = any_value(rules, levels_within(levels));
+    struct expr_object object = {.more = json_member_of(rules, any_name(rules), value)};
+    end_rule(rules, any->object, json_object_of(rules, &object));
     return call;
 }
 
-int json_any_array(struct json_rules *rules) {
+static int any_array(struct json_rules *rules, int levels) {
+    struct any_rules *any = &rules->any[levels];
     int call;
-    if (!begin_rule(rules, &rules->array, "array", &call)) return call;
-    end_rule(rules, rules->array, json_list_of(rules, NULL, 0, json_any(rules), 0, -1));
+    if (!begin_rule(rules, &any->array, "array", &call)) return call;
+    int value = any_value(rules, levels_within(levels));
+    end_rule(rules, any->array, json_list_of(rules, NULL, 0, value, 0, -1));
     return call;
 }
+
+static int any_value(struct json_rules *rules, int levels) {
+    struct grammar_draft *draft = rules->draft;
+    struct any_rules *any = &rules->any[levels];
+    int call;
+    if (!begin_rule(rules, &any->value, "value", &call)) return call;
+    int words = EXPR_EITHER_OF(draft, expr_word(draft, "null"), expr_word(draft, "true"),
+                               expr_word(draft, "false"));
+    int flat = EXPR_EITHER_OF(draft, words, json_string_rule(rules), json_number(rules));
+    int expr = levels == 0 ? flat
+                           : EXPR_EITHER_OF(draft, any_object(rules, levels),
+                                            any_array(rules, levels), flat);
+    end_rule(rules, any->value, expr);
+    return call;
+}
+
+int json_any(struct json_rules *rules) { return any_value(rules, all_levels(rules)); }
+int json_any_object(struct json_rules *rules) { return any_object(rules, all_levels(rules)); }
+int json_any_array(struct json_rules *rules) { return any_array(rules, all_levels(rules)); }
 
 /* Characters that are written in one way. */
 

@@ -7,14 +7,23 @@
 #include "config/json/json_value.h"
 #include "retro/grammar/char_ranges.h"
 
+/* Objects and arrays within each other, of a value of which no schema says anything. */
+enum { JSON_SHALLOW = 32 };
+
+/* Rules + 1 of any value, any object and any array of so many levels; 0: not made. */
+struct any_rules {
+    int value, object, array;
+};
+
 /* Rules that are made when they are first asked for; zero-initialise. */
 struct json_rules {
     struct grammar_draft *draft;
     bool raw; /* the notation with marks */
     int mark; /* of it: the expression before and behind a string. Its text ends in "|>", which no
                  string has */
-    int blanks, character, string, number, integer, value, object,
-        array; /* rules + 1, 0: not made */
+    bool shallow; /* any value has at most JSON_SHALLOW levels: readers have a limit */
+    int blanks, character, string, number, integer; /* rules + 1, 0: not made */
+    struct any_rules any[JSON_SHALLOW + 2];         /* by levels; the last: of any number of them */
 };
 
 /* White space between tokens: none, a blank, or at most two line ends and 64 blanks or tabs. */

@@ -483,6 +483,52 @@ static void test_null(void **state) {
     }
 }
 
+/* Lists within each other, at the end of a call's arguments that are held to nothing. */
+static void check_depth(enum call_format format, const char *before, const char *behind, int levels,
+                        bool allowed) {
+    static const char members[] =
+        "\"forced\": true, \"tools\": [{\"function\": {\"name\": \"f\", \"parameters\": "
+        "{\"type\": \"object\", \"properties\": {\"a\": {}}}}}]";
+    struct grammar *g;
+    struct error e;
+    struct buffer text = {0};
+    struct chat_reply reply = {.format = format, .channels = format == CALLS_HARMONY};
+    if (open_format(&g, format, members, false, &e)) fail_msg("%s", e.text);
+    buffer_append_string(&text, before);
+    for (int i = 0; i < levels; i++) buffer_append_string(&text, "[");
+    buffer_append_string(&text, "1");
+    for (int i = 0; i < levels; i++) buffer_append_string(&text, "]");
+    buffer_append_string(&text, behind);
+    assert_int_equal(takes(g, text.data), allowed);
+    chat_reply_read(&reply, text.data, text.size, true);
+    if (allowed) assert_int_equal(reply.n_calls, 1);
+    chat_reply_free(&reply);
+    buffer_free(&text);
+    grammar_release(g);
+}
+
+/* Every call that is allowed is read: none is so deep that it becomes text. */
+static void test_depths(void **state) {
+    static const struct {
+        enum call_format format;
+        const char *before, *behind;
+    } depths[] = {
+        {CALLS_HERMES, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", "}}</tool_call>"},
+        {CALLS_GEMMA, "<|tool_call>call:f{a:", "}<tool_call|>"},
+        {CALLS_PYTHON, "<|tool_call_start|>[f(a=", ")]<|tool_call_end|>"},
+        {CALLS_GLM, "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>",
+         "</arg_value>\n</tool_call>"},
+        {CALLS_HARMONY, "<|channel|>commentary to=functions.f<|message|>{\"a\":", "}"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(depths); i++) {
+        const char *before = depths[i].before, *behind = depths[i].behind;
+        check_depth(depths[i].format, before, behind, 1, true);
+        check_depth(depths[i].format, before, behind, 32, true);
+        check_depth(depths[i].format, before, behind, 33, false);
+    }
+}
+
 static int open_vocab(void **state) {
     (void)state;
     tokenizer = open_test_tokenizer();
@@ -499,9 +545,9 @@ static int close_vocab(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_channels),    cmocka_unit_test(test_names),
-        cmocka_unit_test(test_lists),       cmocka_unit_test(test_list_refusals),
-        cmocka_unit_test(test_null),        cmocka_unit_test(test_references),
-        cmocka_unit_test(test_gemma_values)};
+        cmocka_unit_test(test_channels),     cmocka_unit_test(test_names),
+        cmocka_unit_test(test_lists),        cmocka_unit_test(test_list_refusals),
+        cmocka_unit_test(test_null),         cmocka_unit_test(test_references),
+        cmocka_unit_test(test_gemma_values), cmocka_unit_test(test_depths)};
     return cmocka_run_group_tests(tests, open_vocab, close_vocab);
 }
