@@ -67,6 +67,21 @@ def test_fewer_tokens(tmp_path):
     assert max(s["tokens"] for s in few) == 12
 
 
+@pytest.mark.parametrize("kind", ["qwen3", "qwen3_scored"])
+@pytest.mark.parametrize("query", ["word " * 400, "\u00e4\u20ac\U0001f600" * 200], ids=["words", "characters"])
+def test_a_long_query_leaves_half_to_the_document(kind, query, tmp_path):
+    """Documents are told apart however long the query is, and a short query is read whole."""
+    texts = ["cats and dogs", "the sea", "a stone"]
+    pairs = [[query, text] for text in texts]
+    got = scores(GOLDEN / kind, tmp_path, pairs=pairs)
+    assert len({s["logit"] for s in got}) == 3
+    limit = max(s["tokens"] for s in scores(GOLDEN / kind, tmp_path, pairs=[[query, "word " * 1000]]))
+    fixed = min(s["tokens"] for s in scores(GOLDEN / kind, tmp_path, pairs=[["", ""]]))
+    assert all(abs(s["tokens"] - fixed - (limit - fixed) / 2) < 20 for s in got)
+    longer = scores(GOLDEN / kind, tmp_path, pairs=[[query + " more", text] for text in texts])
+    assert [s["logit"] for s in longer] == [s["logit"] for s in got]
+
+
 def change(folder, **values):
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))

@@ -141,13 +141,27 @@ def write_answers(kind, seed, scored):
         print(kind, min(logits), max(logits), min(tokens), max(tokens))
 
 
+def question(tokenizer, instruction, query, text):
+    return tokenizer.encode(f"<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {text}", add_special_tokens=False)
+
+
+def cut_query(tokenizer, query, most):
+    """The card's code cuts the end of query and document together; here a long query leaves room to the document."""
+    starts = [start for start, _ in tokenizer(query, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]]
+    return query if len(starts) <= most else query[:starts[most]]
+
+
 def score_answers(model, tokenizer, instruction, scored):
     yes, no = (tokenizer.convert_tokens_to_ids(word) for word in ("yes", "no"))
     before, behind = (tokenizer.encode(text, add_special_tokens=False) for text in (BEFORE, BEHIND))
+    room = ROOM - len(before) - len(behind)
+    most = (room - len(question(tokenizer, instruction, "", ""))) // 2
     tokens, logits = [], []
     for query, text in PAIRS:
-        pair = tokenizer.encode(f"<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {text}", add_special_tokens=False)
-        ids = before + pair[:ROOM - len(before) - len(behind)] + behind
+        pair = question(tokenizer, instruction, query, text)
+        if len(pair) > room:
+            pair = question(tokenizer, instruction, cut_query(tokenizer, query, most), text)
+        ids = before + pair[:room] + behind
         with torch.inference_mode():
             last = model(input_ids=torch.tensor([ids])).logits
         logits.append(last.item() if scored else (last[0, -1, yes] - last[0, -1, no]).item())

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/utf8.h"
 #include "retro/run/embed/sequence_head.h"
 #include "retro/run/embed/text_stack.h"
 #include "retro/weights/weights.h"
@@ -20,6 +21,7 @@ struct scorer {
     char *instruction;            /* owned, in the question; NULL where none is asked */
     struct tokens prefix, suffix; /* what the tokenizer puts before and behind a text, or the
                                      question's own words */
+    int room;     /* of a decoder that is asked: tokens of a query and a text together */
     bool doubled; /* two suffixes are between the texts: RoBERTa's kinds and MPNet */
     int max_tokens;
     uint64_t hash;
@@ -224,10 +226,11 @@ static enum status scorer_count_fixed(const struct scorer *scorer, int *n, struc
 }
 
 /* A question whose own words fill the pair would leave nothing of documents to judge. */
-static enum status scorer_check_room(const struct scorer *scorer, struct error *e) {
+static enum status scorer_find_room(struct scorer *scorer, struct error *e) {
     const char *folder = scorer->pairs.folder.model;
     int most = scorer->max_tokens, fixed;
     if (scorer_count_fixed(scorer, &fixed, e)) return e->status;
+    scorer->room = most - fixed;
     if (!scorer->asks && fixed + 2 > most)
         return error_set(e, STATUS_INVALID, "%s: %d tokens of a pair leave no room for texts",
                          folder, most);
@@ -252,7 +255,7 @@ enum status scorer_open(struct scorer **out, const char *folder, struct backend 
     if (status == STATUS_OK)
         status = text_stack_open_rows(&scorer->pairs, scorer_rows(scorer, options), e);
     if (status == STATUS_OK) status = scorer_open_places(scorer, e);
-    if (status == STATUS_OK) status = scorer_check_room(scorer, e);
+    if (status == STATUS_OK) status = scorer_find_room(scorer, e);
     if (status) {
         scorer_close(scorer);
         return status;
@@ -270,7 +273,7 @@ enum status scorer_measure(struct encoder_bytes *out, const char *folder, struct
     enum status status = scorer_open_model(&scorer, folder, &checked, e);
     if (status == STATUS_OK) status = scorer_take_instruction(&scorer, options->instruction, e);
     if (status == STATUS_OK && scorer.asks) status = scorer_open_question(&scorer, e);
-    if (status == STATUS_OK && scorer.asks) status = scorer_check_room(&scorer, e);
+    if (status == STATUS_OK && scorer.asks) status = scorer_find_room(&scorer, e);
     if (status == STATUS_OK)
         status = text_stack_measure(out, &scorer.pairs, scorer_rows(&scorer, &checked), e);
     if (status == STATUS_OK)
@@ -366,16 +369,39 @@ static enum status scorer_encode(const struct scorer *scorer, struct text_span t
     return tokenizer_encode(scorer->pairs.tokenizer, text.text, text.size, TOKENIZER_PLAIN, out, e);
 }
 
-/* Query and text are read as one text, whose end is cut. */
+/* A long pair keeps of the query half of what it and the text may have, at whole characters. */
+static enum status cut_query(struct scoring_call *call, struct text_span query,
+                             struct text_span *kept, struct error *e) {
+    int most = call->scorer->room / 2;
+    *kept = query;
+    if (scorer_encode(call->scorer, query, &call->query, e)) return e->status;
+    if (call->query.n <= most) return STATUS_OK;
+    kept->size = call->query.starts[most];
+    while (kept->size > 0 && !utf8_begins(query.text[kept->size])) kept->size--;
+    return STATUS_OK;
+}
+
+static enum status encode_question(struct scoring_call *call, struct text_span query,
+                                   struct text_span text, struct error *e) {
+    write_question(&call->question, call->scorer->instruction, query, text);
+    return scorer_encode(call->scorer, (struct text_span){call->question.data, call->question.size},
+                         &call->text, e);
+}
+
+/* Query and text are read as one text. Where it is too long the end of a long query is cut, and
+ * then its own end, which is the document's. */
 static enum status score_questions(struct scoring_call *call, const struct scorer_request *request,
                                    struct error *e) {
     struct scorer *scorer = call->scorer;
     struct text_stack *stack = &scorer->pairs;
     int room = scorer->max_tokens - scorer_marks(scorer);
+    struct text_span kept;
+    if (cut_query(call, request->query, &kept, e)) return e->status;
     for (int i = 0; i < request->n; i++) {
-        write_question(&call->question, scorer->instruction, request->query, request->texts[i]);
-        struct text_span question = {call->question.data, call->question.size};
-        if (scorer_encode(scorer, question, &call->text, e)) return e->status;
+        struct text_span text = request->texts[i];
+        if (encode_question(call, request->query, text, e)) return e->status;
+        bool cuts = call->text.n > room && kept.size < request->query.size;
+        if (cuts && encode_question(call, kept, text, e)) return e->status;
         int n = min_int(call->text.n, room), rows = n + scorer_marks(scorer), position = 0;
         if (!text_stack_fits(stack, rows) && scorer_forward(call, e)) return e->status;
         scorer_add_tokens(scorer, &scorer->prefix, scorer->prefix.n, &position, false);

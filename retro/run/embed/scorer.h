@@ -38,7 +38,8 @@ struct scorer_request {
 
 /* The logit of each text beside the query; the order is kept, and a logit does not depend on the
  * other texts. A pair that is too long loses tokens at the end of the longer of the two, as the
- * reference's "longest_first" does. A special token's name in either is plain text, so no document
- * forges a separator. One caller at a time. */
+ * reference's "longest_first" does; of a decoder that is asked, the query loses those behind a half
+ * of what both may have, and then the text loses its end. A special token's name in either is plain
+ * text, so no document forges a separator. One caller at a time. */
 enum status scorer_score(struct scorer *scorer, const struct scorer_request *request,
                          struct error *e);
