@@ -84,13 +84,14 @@ static void end_job(struct turn *turn) {
 
 static enum status check_pixels(const struct picture_set *set,
                                 const struct picture_input_tiles *tiles, struct error *e) {
-    int64_t pixels = (int64_t)tiles->cut.original_height * tiles->cut.original_width;
-    for (int i = 0; i < set->n; i++)
-        pixels += (int64_t)set->list[i].cut.original_height * set->list[i].cut.original_width;
+    int64_t pixels = picture_cut_pixels(&tiles->cut);
+    for (int i = 0; i < set->n; i++) pixels += picture_cut_pixels(&set->list[i].cut);
     if (pixels <= MOST_PIXELS) return STATUS_OK;
-    return error_set(e, STATUS_TOO_LARGE,
-                     "the pictures have more than %lld pixels together: send smaller ones",
-                     (long long)MOST_PIXELS);
+    return error_set(
+        e, STATUS_TOO_LARGE,
+        "the pictures have more than %lld pixels together, as they are or as the model "
+        "reads them: send fewer, or smaller ones",
+        (long long)MOST_PIXELS);
 }
 
 static enum status take_bytes(struct picture_file *file, struct error *e) {

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "retro/pictures/preprocessor.h"
+#include "retro/run/tower/tile_order.h"
 
 static const char folder[] = "tests/pictures";
 
@@ -382,6 +383,17 @@ static void test_background(void **state) {
     buffer_free(&bytes);
 }
 
+/* A picture of one pixel takes the room of what the tower makes of it. */
+static void test_counted(void **state) {
+    struct picture_cut tiny = {
+        .tiles = 1, .height = 896, .width = 896, .original_height = 1, .original_width = 1};
+    struct picture_cut large = {
+        .tiles = 2, .height = 10, .width = 10, .original_height = 40000, .original_width = 60000};
+    (void)state;
+    assert_int_equal(picture_cut_pixels(&tiny), 896 * 896);
+    assert_true(picture_cut_pixels(&large) == (int64_t)40000 * 60000);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decoded),         cmocka_unit_test(test_resized),
@@ -390,7 +402,7 @@ int main(void) {
         cmocka_unit_test(test_prepared_bomb),   cmocka_unit_test(test_unknown),
         cmocka_unit_test(test_cut_off),         cmocka_unit_test(test_bombs),
         cmocka_unit_test(test_limit),           cmocka_unit_test(test_scans),
-        cmocka_unit_test(test_background),
+        cmocka_unit_test(test_background),      cmocka_unit_test(test_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,13 @@ struct picture_cut {
     int original_height, original_width; /* of the picture as it came */
 };
 
+/* Pixels of the picture while it is read: as it came, or as the tower has it, whichever are more. A
+ * tower of one size makes many of a picture of a single one. */
+static inline int64_t picture_cut_pixels(const struct picture_cut *cut) {
+    int64_t original = (int64_t)cut->original_height * cut->original_width,
+            made = (int64_t)cut->tiles * cut->height * cut->width;
+    return original > made ? original : made;
+}
 /* Whether the model reads pictures so. */
 bool model_arranges(const struct model *model);
 /* Rows that the decoder reads of the picture: of models that do not arrange, those of all tiles. */
