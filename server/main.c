@@ -90,7 +90,9 @@ static enum status plan_beside(void *context, const struct model_info *info,
                                struct error *e) {
     const struct config *config = &((const struct server *)context)->config;
     const struct budget_use sessions = {.limits = plan_sessions, .context = context};
-    (void)info; /* documents and other models take the same beside any model */
+    struct session_limits limits;
+    if (plan_sessions(context, info, &limits, e)) return e->status;
+    budget_add_pictures(parts, info, &limits);
     if (documents_measure(config, backend, parts, e)) return e->status;
     return other_models_measure(config, backend, &sessions, parts, e);
 }

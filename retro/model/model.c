@@ -260,6 +260,7 @@ static void fill_info(struct model *model, const struct model_options *options) 
     info->picture_rows =
         model_writes(model) && spec->projector.out > 0 ? count_picture_rows(&spec->tower) : 0;
     info->any_picture = info->picture_rows > 0 && spec->tower.image_h == 0;
+    info->picture_columns = info->picture_rows > 0 ? model_given_columns(model) : 0;
     info->reads_source = stack->dims.reads == EDGE_SOURCE;
     info->start = spec->start;
     info->eod = spec->eod;

@@ -23,13 +23,14 @@ struct model_info {
     int num_neighbors;     /* k as trained */
     int retrieved_length;  /* r: neighbour and continuation */
     int n_retro_layers;
-    bool writes;       /* text: it has a decoder */
-    int picture_rows;  /* of the tower, for the largest picture that a text may have; 0: texts have
-                          none */
-    bool any_picture;  /* pictures may have any size: few have so many rows */
-    bool reads_source; /* an encoder reads a session's source, the decoder starts from `start` */
-    int start;         /* the decoder's first id; -1 without an encoder of sources */
-    int eod;           /* end of document id, -1 when the folder names none */
+    bool writes;      /* text: it has a decoder */
+    int picture_rows; /* of the tower, for the largest picture that a text may have; 0: texts have
+                         none */
+    bool any_picture; /* pictures may have any size: few have so many rows */
+    int picture_columns; /* f32 numbers of a row that the decoder is given of a picture */
+    bool reads_source;   /* an encoder reads a session's source, the decoder starts from `start` */
+    int start;           /* the decoder's first id; -1 without an encoder of sources */
+    int eod;             /* end of document id, -1 when the folder names none */
     struct end_ids
         ends; /* all ids that end a text, of generation_config.json or else of config.json */
     struct generation_config generation;

@@ -116,7 +116,8 @@ static enum status add_decoder(const struct config *config, const char *folder,
     struct session_bytes bytes;
     (void)config, (void)folder;
     if (sum->sessions->limits(sum->sessions->context, info, &limits, e) ||
-        session_pool_measure(&bytes, model, &limits, e))
+        session_pool_measure(&bytes, model, &limits, e) ||
+        add_bytes(sum, budget_picture_rows(info, &limits), e))
         return e->status;
     return add_bytes(sum, session_bytes_all(&bytes) + (info->mapped ? 0 : info->weight_bytes), e);
 }

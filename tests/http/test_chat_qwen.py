@@ -3,6 +3,7 @@ as transformers' pipeline does (tests/reference/make_qwen_vl_golden.py)."""
 import base64
 import json
 import pathlib
+import re
 import shutil
 import sys
 
@@ -60,6 +61,16 @@ def compare(server, case):
 
 def cases_of(server):
     return CASES[FOLDERS.index(server.model)]
+
+
+def test_rows_of_pictures_are_counted(server):
+    """In memory, at the start: all columns that the decoder is given, of whole contexts."""
+    config = json.loads((server.model / "config.json").read_text())
+    text = config.get("text_config", config)
+    columns = text["hidden_size"] * (1 + len(config["vision_config"].get("deepstack_visual_indexes", [])))
+    line = next(line for line in server.log.read_text().splitlines() if "memory: " in line)
+    found = re.search(r"rows of pictures ([\d.]+) MB", line)
+    assert float(found[1]) == pytest.approx(4e-6 * columns * 400 * (8 + 1), abs=0.06), line
 
 
 @pytest.mark.parametrize("number", range(len(CASES[0])), ids=lambda i: " ".join(CASES[0][i]["turns"][-1]))

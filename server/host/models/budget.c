@@ -175,6 +175,26 @@ static enum status add_sessions(struct budget_parts *parts, const struct model *
     return STATUS_OK;
 }
 
+size_t budget_picture_rows(const struct model_info *info, const struct session_limits *limits) {
+    size_t row = (size_t)info->picture_columns * sizeof(float), prompt, all;
+    if (limits->max_given == 0) return 0;
+    if (mul_overflows(row, (size_t)limits->max_tokens, &prompt) ||
+        mul_overflows(prompt, (size_t)limits->max_sessions + 1, &all))
+        return SIZE_MAX;
+    return all;
+}
+
+void budget_add_pictures(struct budget_parts *parts, const struct model_info *info,
+                         const struct session_limits *limits) {
+    size_t bytes = budget_picture_rows(info, limits);
+    if (bytes > 0)
+        budget_add(
+            parts,
+            (struct budget_part){.name = "rows of pictures", .bytes = bytes, .on_host = true},
+            "lower server.max_sequences (%d) or server.max_context (%d)", limits->max_sessions,
+            limits->max_tokens);
+}
+
 /* Estimates, from what programs with small and large tokenizers were seen to take (anonymous memory
  * beside the measured parts): a byte of a tokenizer's file becomes up to 16 while it is read, and
  * the rest is threads' stacks, libraries, buffers of connections and what the heap keeps. */

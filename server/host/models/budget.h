@@ -13,7 +13,7 @@ struct budget_part {
     char advice[120]; /* what to change when it is the largest: "lower server.max_sequences (8)" */
 };
 
-enum { BUDGET_PARTS = 15 };
+enum { BUDGET_PARTS = 16 };
 struct budget_parts {
     struct budget_part all[BUDGET_PARTS];
     int n;
@@ -28,6 +28,12 @@ void budget_add(struct budget_parts *parts, struct budget_part part, const char 
 void budget_add_program(struct budget_parts *parts, const char *const *folders, int n);
 /* The same for one more model of the program: its tokenizer, threads and requests. */
 size_t budget_model_overhead(const char *folder);
+/* The rows of pictures that prompts hold while they are read, on the host: a prompt may be pictures
+ * alone, and the tower makes those of one more prompt. 0: the model reads none. */
+size_t budget_picture_rows(const struct model_info *info, const struct session_limits *limits);
+/* Adds them, where there are any. */
+void budget_add_pictures(struct budget_parts *parts, const struct model_info *info,
+                         const struct session_limits *limits);
 /* Parts of a program without a model against the host's memory. `program` is added by the caller.
  */
 enum status budget_check_host(const struct budget_parts *parts, struct error *e);
