@@ -10,7 +10,7 @@
 
 /* Every operation may end so, and says why in the same shape. */
 static const int error_statuses[] = {400, 403, 404, 405, 408, 413, 414, 415,
-                                     429, 431, 500, 501, 503, 505, 529};
+                                     417, 429, 431, 500, 501, 503, 505, 529};
 
 /* All that the schema of a route depends on beside its tables. */
 struct schema_scope {

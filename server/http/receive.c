@@ -91,7 +91,11 @@ static bool exchange_check(struct exchange *exchange, const char *method, const 
     if (!exchange_check_head(exchange, method, version, failure)) return false;
     const char *length = header_find(exchange, "Content-Length"),
                *coding = header_find(exchange, "Transfer-Encoding");
-    const char *encoding = header_find(exchange, "Content-Encoding");
+    const char *encoding = header_find(exchange, "Content-Encoding"),
+               *expected = header_find(exchange, "Expect");
+    if (expected && strcasecmp(expected, "100-continue") != 0)
+        return failure_set(failure, MHD_HTTP_EXPECTATION_FAILED, "unknown_expectation", NULL,
+                           "the header Expect is %.100s: 100-continue alone can be met", expected);
     size_t announced = length ? strtoull(length, NULL, 10) : 0;
     if (announced > (size_t)exchange->http->o.max_body_bytes)
         return body_refuse(exchange, length, failure);

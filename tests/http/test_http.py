@@ -81,6 +81,18 @@ def test_expect_continue(server):
         assert "5000000 bytes, the limit is 4194304 (option server.max_body_bytes)" in json.loads(body)["error"]["message"]
 
 
+@pytest.mark.parametrize("value", [b"nonsense", b"100-continue, nonsense", b"100-continued"])
+def test_expectations_that_nobody_knows(server, value):
+    with server.socket() as s:
+        s.sendall(HEAD + b"Expect: %s\r\nContent-Length: %d\r\n\r\n" % (value, len(BODY)))
+        status, _, body = read_response(s.makefile("rb"))
+        assert status == 417 and json.loads(body)["error"]["code"] == "unknown_expectation"
+    with server.socket() as s:
+        s.sendall(HEAD + b"Expect: 100-Continue\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY)
+        file = s.makefile("rb")
+        assert file.readline().startswith(b"HTTP/1.1 ")
+
+
 def test_head(server):
     with server.socket() as s:
         file = s.makefile("rb")
