@@ -267,19 +267,6 @@ static void ignore_signals(void) {
     signal(SIGHUP, SIG_IGN);
 }
 
-/* The model's and the collection's files are mapped: one that is cut or becomes unreadable while
- * they are in use ends the server wherever a page of it is touched. Nothing but the system's own
- * calls may be used here. */
-static void explain_bus_error(int number) {
-    static const char text[] =
-        "retro-server: a page of memory cannot be read: a file of the model or of the collection "
-        "was cut, or its disk "
-        "fails; never change them in place, make new ones and start again\n";
-    ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
-    (void)number, (void)n;
-    _exit(EXIT_FAILURE);
-}
-
 static bool signal_within(int milliseconds) {
     struct pollfd pollfd = {.fd = signal_counter, .events = POLLIN};
     uint64_t one;
@@ -435,7 +422,7 @@ int main(int argc, char **argv) {
     if (status == STATUS_OK && action != CLI_EXIT) {
         signal(SIGPIPE, SIG_IGN);
         signal(SIGXFSZ, SIG_IGN); /* a file over a limit is a failed write */
-        signal(SIGBUS, explain_bus_error);
+        bus_errors_explain();
         log_set_level((enum log_level)server.config.log.level);
         log_set_format((enum log_format)server.config.log.format);
         status = log_queue_open(&e);

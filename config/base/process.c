@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,21 @@ void openmp_wait_passively(char **argv) {
     program[size] = '\0';
     if (setenv(variable, "passive", 0) == 0) execv(program, argv);
 }
+
+/* Nothing but the system's own calls may be used here. */
+static void explain_bus_error(int number) {
+    static const char text[] =
+        ": a page of memory cannot be read: a file of the model or of the collection was cut, or "
+        "its "
+        "disk fails; never change them in place, make new ones and start again\n";
+    const char *name = program_invocation_short_name;
+    ssize_t n = write(STDERR_FILENO, name, strlen(name));
+    n += write(STDERR_FILENO, text, sizeof text - 1);
+    (void)number, (void)n;
+    _exit(EXIT_FAILURE);
+}
+
+void bus_errors_explain(void) { signal(SIGBUS, explain_bus_error); }
 
 int process_end(int code) {
     bool failed_before = ferror(stdout) != 0;

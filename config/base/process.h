@@ -13,6 +13,10 @@ void standard_streams_open(void);
  * begins anew, as the same process. Where it cannot, only time is lost. */
 void openmp_wait_passively(char **argv);
 
+/* Files are mapped, and one that is cut while it is in use ends the program wherever a page of it
+ * is touched: from here on with a line that says so, and the code of a failure. */
+void bus_errors_explain(void);
+
 /* Ends main: returns the program's exit code. Standard output is flushed first; when not all of it
  * could be written, stderr says so, and a code of 0 becomes 1. A program that has failed leaves
  * here, without the destructors of libraries: where memory is short (ulimit -v) OpenBLAS, which

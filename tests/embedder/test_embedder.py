@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import signal
 import struct
 import subprocess
 
@@ -52,3 +53,15 @@ def test_pooling_beside_a_transformer_is_read(tmp_path):
     mean, cls = (v / np.linalg.norm(v) for v in (mean, cls))
     assert (mean * cls).sum() < 0.99
     assert "pooling_mode_first is a pooling mode that is not supported" in done[2].stderr
+
+
+def test_a_page_that_is_gone_is_explained():
+    """As it is where a mapped file was cut while it was in use: the system sends SIGBUS."""
+    command = [EVAL, "embed", MODEL, "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdin.write('{"text": "a text"}\n' * 200)
+        process.stdin.flush()
+        assert process.stdout.readline()  # it is under way
+        process.send_signal(signal.SIGBUS)
+        assert process.wait(60) == 1
+        assert "retro-eval: a page of memory cannot be read: " in process.stderr.read()

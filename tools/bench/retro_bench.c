@@ -112,6 +112,7 @@ int main(int argc, char **argv) {
     struct bench_options options;
     struct error e = {0};
     int n = 0;
+    bus_errors_explain();
     while (n + 1 < argc && n < (int)ARRAY_COUNT(commands) && (asked[n] = find(argv[n + 1])) != NULL)
         n++;
     bool help = n == 0 && argc >= 2 && strcmp(argv[1], "--help") == 0;

@@ -343,6 +343,7 @@ int main(int argc, char **argv) {
     struct convert_command command = {.type = NULL};
     struct error e = {0};
     standard_streams_open();
+    bus_errors_explain();
     if (asks_for_help(argc, argv)) {
         fputs(usage, stdout);
         return process_end(0);

@@ -61,6 +61,7 @@ static int usage(FILE *out) {
 }
 
 int main(int argc, char **argv) {
+    bus_errors_explain();
     if (argc >= 2 && strcmp(argv[1], "--help") == 0) return process_end(usage(stdout));
     for (size_t i = 0; argc >= 2 && i < ARRAY_COUNT(commands); i++)
         if (strcmp(argv[1], commands[i].usage.name) == 0)

@@ -360,6 +360,7 @@ int main(int argc, char **argv) {
     const struct index_command *command = find_command(name);
     openmp_wait_passively(argv);
     standard_streams_open();
+    bus_errors_explain();
     if (command) return process_end(run(command, argc - 1, argv + 1));
     if (strcmp(name, "--help") == 0) {
         print_usage(stdout);
