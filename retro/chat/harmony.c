@@ -109,7 +109,8 @@ static bool read_header(struct chat_reply *reply, struct text_span span, bool la
     size_t most = HEADER_MOST + strlen(message);
     size_t end =
         span_find((struct text_span){span.text, span.size < most ? span.size : most}, message);
-    bool header = begins_header(span, last) && (end == SIZE_MAX ? span.size : end) <= HEADER_MOST;
+    bool short_enough = end == SIZE_MAX ? span.size < most : end <= HEADER_MOST;
+    bool header = begins_header(span, last) && short_enough;
     if (header && end == SIZE_MAX && !last) return false;
     if (!header || end == SIZE_MAX) {
         begin_words(reply, span);

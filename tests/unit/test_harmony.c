@@ -113,6 +113,24 @@ static void test_long_header(void **state) {
     buffer_free(&text);
 }
 
+/* A header of the length that is just allowed is one however its end comes. */
+static void test_longest_header(void **state) {
+    (void)state;
+    for (int slow = 0; slow < 2; slow++) {
+        struct chat_reply reply = {.channels = true};
+        struct buffer text = {0};
+        buffer_append_string(&text, "<|channel|>analysis");
+        while (text.size < 510) buffer_append_string(&text, " ");
+        buffer_append_string(&text, "<|message|>thought");
+        for (size_t i = 1; slow && i < text.size; i++) chat_reply_read(&reply, text.data, i, false);
+        chat_reply_read(&reply, text.data, text.size, true);
+        check_text(&reply.reasoning, "thought");
+        check_text(&reply.content, "");
+        chat_reply_free(&reply);
+        buffer_free(&text);
+    }
+}
+
 static void test_templates(void **state) {
     (void)state;
     const char *words = "<|start|>x<|channel|>final<|message|>";
@@ -124,6 +142,7 @@ static void test_templates(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_channels), cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_long_header), cmocka_unit_test(test_templates)};
+        cmocka_unit_test(test_long_header), cmocka_unit_test(test_longest_header),
+        cmocka_unit_test(test_templates)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
