@@ -68,9 +68,7 @@ static enum status read_ernie_moe(const struct json *config, struct model_spec *
     struct dims *dims = &spec->stacks[STACK_DECODER];
     dims->kv_heads = 4;
     if (read_keys(config, &keys, e) || spec_read(config, &moe_table, &keys, e)) return e->status;
-    if (keys.bias)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "config.json: \"use_bias\" is not supported with experts");
+    dims->shared_bias = spec->output_bias = keys.bias;
     dims->shared_ffn = keys.shared * dims->expert_ffn;
     dims->experts_renormalised = true;
     dims->router_bias = true;

@@ -32,9 +32,7 @@ static const struct json_field fields[] = {
     {"mamba_dt_min|time_step_min", JSON_FLOAT, AT_STATE(least), .min = 0, .max = 1e30,
      .fallback = 0.001},
     {"mamba_hidden_act", JSON_CHOICE, AT_KEYS(space_activation), .choices = silu},
-    {.name = "attention_bias", .type = JSON_MUST_BE_FALSE},
-    {.name = "mamba_proj_bias", .type = JSON_MUST_BE_FALSE},
-    {.name = "moe_latent_size", .type = JSON_EMPTY},
+    {"moe_latent_size", JSON_INT, AT_DECODER(expert_width), .min = 1, .max = LIMIT_WIDTH},
     {"moe_intermediate_size", JSON_INT, AT_DECODER(expert_ffn), .min = 1, .max = LIMIT_FFN,
      .fallback = 7688},
     {"moe_shared_expert_intermediate_size", JSON_INT, AT_DECODER(shared_ffn), .min = 1,
@@ -54,7 +52,7 @@ static const struct json_table table = JSON_TABLE(fields, .open = true);
 
 static void start_keys(struct nemotron_keys *keys) {
     struct dims *dims = &keys->decoder.spec.stacks[STACK_DECODER];
-    keys->decoder.rope = (struct rope_rules){.base = 10000};
+    keys->decoder.rope = (struct rope_rules){.none = true};
     keys->decoder.spec.vocab = 131072;
     dims->n_layers = 1; /* until their kinds are read */
     dims->hidden = 4096;
@@ -80,15 +78,12 @@ static enum status read_nemotron(const struct json *config, struct model_spec *m
         return e->status;
     dims->gated = false;
     dims->qkv_bias = dims->proj_bias = false;
-    dims->rotated = 0;
     dims->router_sigmoid = dims->router_bias = true;
     spec->window = 0;
-    if (experts && dims->mlp_bias)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "config.json: \"mlp_bias\" is not supported beside experts");
+    dims->shared_bias = dims->mlp_bias;
     if (!experts)
         dims->experts = dims->experts_used = dims->expert_ffn = dims->shared_ffn =
-            dims->router_groups = dims->router_groups_used = 0;
+            dims->expert_width = dims->router_groups = dims->router_groups_used = 0;
     *model_spec = *spec;
     return spec_check(model_spec, e);
 }
@@ -107,6 +102,8 @@ static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, router_bias), .names = {"mixer.gate.e_score_correction_bias"}},
     {.place = offsetof(struct layer, expert_fc1), .names = {"mixer.experts.#.up_proj.*"}},
     {.place = offsetof(struct layer, expert_fc2), .names = {"mixer.experts.#.down_proj.*"}},
+    {.place = offsetof(struct layer, experts_in), .names = {"mixer.fc1_latent_proj.*"}},
+    {.place = offsetof(struct layer, experts_out), .names = {"mixer.fc2_latent_proj.*"}},
     {.place = offsetof(struct layer, shared_fc1), .names = {"mixer.shared_experts.up_proj.*"}},
     {.place = offsetof(struct layer, shared_fc2), .names = {"mixer.shared_experts.down_proj.*"}},
 };

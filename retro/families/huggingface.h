@@ -18,6 +18,7 @@ enum status huggingface_parse_steps(struct json_reader *reader, const struct jso
 
 /* A family's rotary positions where config.json is silent. */
 struct rope_rules {
+    bool none;               /* nothing turns, and no key is read */
     double base, local_base; /* local_base 0: the layers have one table */
     double partial;     /* of the dimensions of a head that turn; 0: all, and no other number is
                            supported */

@@ -442,6 +442,7 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
                                   const struct model_spec *spec, struct dims *dims,
                                   struct error *e) {
     struct rope_config rope_config = {.original = rules->original};
+    if (rules->none) return STATUS_OK;
     if (spec_read(config, &config_table, &rope_config, e)) return e->status;
     if (rules->neox_names && rope_config.neox_base != 0) rope_config.base = rope_config.neox_base;
     if (rules->neox_names && rope_config.neox_partial != 0)

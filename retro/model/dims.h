@@ -99,9 +99,12 @@ struct dims {
     bool experts_weigh_inputs; /* the weight of an expert multiplies what it reads */
     bool experts_renormalised; /* the weights of a row's experts are made to sum to 1 */
     int expert_ffn;            /* the F of each expert */
-    int shared_ffn;            /* of the expert that all rows use beside theirs; 0: none */
-    bool shared_gated;         /* which is weighed by a gate */
-    bool router_sigmoid;       /* scores of experts are sigmoids, else a softmax */
+    int expert_width;  /* of the rows that experts read and give, between two products that they
+                          share; 0: d, without such products */
+    int shared_ffn;    /* of the expert that all rows use beside theirs; 0: none */
+    bool shared_gated; /* which is weighed by a gate */
+    bool shared_bias;  /* of what all rows use beside experts: that expert, and the two products */
+    bool router_sigmoid; /* scores of experts are sigmoids, else a softmax */
     bool router_bias;    /* experts are chosen by their scores and a bias (struct route_args) */
     bool expert_bias;    /* of the router's product, and of each expert's two */
     bool experts_beside; /* of an MLP that all rows use: the two are normed apart and summed, and
@@ -148,6 +151,11 @@ struct dims {
     int buckets, max_distance; /* relative positions (docs/spec/t5-model.md 2.2); 0: none */
     enum edge reads;           /* of the layers that have cross attention */
 };
+
+/* Columns of the rows that an expert reads. */
+static inline int dims_expert_width(const struct dims *dims) {
+    return dims->expert_width > 0 ? dims->expert_width : dims->hidden;
+}
 
 /* Columns of a head of what self attention gives its projection. */
 static inline int dims_value(const struct dims *dims) {

@@ -355,7 +355,7 @@ static void apply_shared_expert(const struct pass *pass, const struct layer *lay
                                 struct tensor input, struct tensor gate) {
     const struct model *model = pass->model;
     struct tensor gated = widen_rows(pass, input, &layer->shared_fc1, pass->stack->shared_ffn.n);
-    layer_project_rows(model, pass->scratch.shared, gated, &layer->shared_fc2, ACTIVATION_NONE);
+    layer_project_part(model, pass->scratch.shared, gated, &layer->shared_fc2);
     if (gate.data)
         backend_linear(model->backend,
                        &(struct linear_args){.y = gate, .x = input, .weight = &layer->shared_gate});
@@ -396,7 +396,7 @@ static void apply_experts(const struct pass *pass, const struct layer *layer, st
         if (dims->shared_gated) args.gate = tensor_cols(pass->scratch.choices, dims->experts, 1);
         apply_shared_expert(pass, layer, input, args.gate);
     }
-    backend_experts(model->backend, &args);
+    layer_run_experts(pass, layer, &args);
     comm_allreduce_sum(model->comm, model->backend, pass->scratch.branch);
     if (layer->norm_out.gamma)
         stack_norm(model, pass->stack, pass->scratch.branch, pass->scratch.branch,

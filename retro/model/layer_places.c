@@ -12,6 +12,11 @@ static bool is_expert(size_t place) {
            place == offsetof(struct layer, expert_fc2);
 }
 
+static bool is_around_experts(size_t place) {
+    return place == offsetof(struct layer, experts_in) ||
+           place == offsetof(struct layer, experts_out);
+}
+
 static bool is_shared_expert(size_t place) {
     return place == offsetof(struct layer, shared_gate) ||
            place == offsetof(struct layer, shared_fc1) ||
@@ -78,12 +83,13 @@ static bool is_mlp(size_t place) {
            place == offsetof(struct layer, fc1) || place == offsetof(struct layer, fc2) ||
            place == offsetof(struct layer, router_bias) ||
            place == offsetof(struct layer, router_scale) || is_expert(place) ||
-           is_shared_expert(place) || is_beside(place);
+           is_around_experts(place) || is_shared_expert(place) || is_beside(place);
 }
 
 static bool mlp_has_place(const struct layer *layer, const struct dims *dims, size_t place) {
     if (layer->spec.without_mlp) return false;
     if (is_expert(place)) return layer->spec.experts;
+    if (is_around_experts(place)) return layer->spec.experts && dims->expert_width > 0;
     if (place == offsetof(struct layer, router_bias))
         return layer->spec.experts && dims->router_bias;
     if (place == offsetof(struct layer, router_scale))

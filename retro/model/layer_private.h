@@ -30,6 +30,15 @@ static inline bool layer_attends_exactly(const struct model *model) {
 void layer_attend(const struct pass *pass, const struct attention_args *args,
                   const struct pass_shares *told);
 
+/* y = x W^T, a rank's part of a sum; rank 0 adds the bias. */
+void layer_project_part(const struct model *model, struct tensor y, struct tensor x,
+                        const struct projection *projection);
+/* y = experts(x), and the shared expert's rows with them; where dims.expert_width says so
+ * y = experts_out(experts(experts_in(x))) + those rows (layer_experts.c). A rank has its columns'
+ * part of the sum. */
+void layer_run_experts(const struct pass *pass, const struct layer *layer,
+                       const struct experts_args *args);
+
 /* branch = norm_attention(SelfAttention(input)) over latents (layer_latent.c). A prompt's rows are
  * computed as a step's, so that the two agree in every bit. */
 void layer_latent_attention(const struct pass *pass, const struct layer *layer,

@@ -54,6 +54,8 @@ static const struct place_name layer_names[] = {
     {IN_LAYER(expert_fc1), PART_UP, "ffn_up_exps"},
     {IN_LAYER(expert_fc1), PART_WHOLE, "ffn_gate_up_exps"},
     {IN_LAYER(expert_fc2), PART_WHOLE, "ffn_down_exps"},
+    {IN_LAYER(experts_in), PART_WHOLE, "ffn_latent_down"},
+    {IN_LAYER(experts_out), PART_WHOLE, "ffn_latent_up"},
     {IN_LAYER(shared_gate), PART_WHOLE, "ffn_gate_inp_shexp"},
     {IN_LAYER(shared_fc1), PART_GATE, "ffn_gate_shexp"},
     {IN_LAYER(shared_fc1), PART_UP, "ffn_up_shexp"},

@@ -88,11 +88,12 @@ static enum status check_experts(const struct dims *dims, struct error *e) {
                          "config.json: %d experts in \"n_group\" %d groups, of which "
                          "\"topk_group\" %d are used by a token for %d experts",
                          dims->experts, groups, used, dims->experts_used);
-    if (dims->experts_used <= LIMIT_PARTS / dims->hidden) return STATUS_OK;
+    int width = dims_expert_width(dims);
+    if (dims->experts_used <= LIMIT_PARTS / width) return STATUS_OK;
     return error_set(
         e, STATUS_UNSUPPORTED,
         "config.json: \"num_experts_per_tok\" is %d; with rows of %d at most %d are supported",
-        dims->experts_used, dims->hidden, LIMIT_PARTS / dims->hidden);
+        dims->experts_used, width, LIMIT_PARTS / width);
 }
 
 /* Of layers with wide heads. */

@@ -197,7 +197,8 @@ struct expert_projections {
  * before it one to their own short rows where it has those; and for each head what takes a query to
  * the latents, [rank, plain], and a mixture of latents to a value, [value, rank]. A layer with
  * experts has, in place of fc1 and fc2, the router [experts, d], those of each expert, and the
- * shared expert's with its gate [1, d] where there is one that is weighed.
+ * shared expert's with its gate [1, d] where there is one that is weighed. Where dims.expert_width
+ * is not 0, experts_in [width, d] is before the experts and experts_out [d, width] behind them.
  *
  * The first product of a mixer that keeps a state is rows Q, K of its key heads, V, Z of its value
  * heads in a delta net, whose second product has two rows for each value head: how much is written,
@@ -219,6 +220,7 @@ struct layer {
     struct tensor scale; /* [1, 1], of dims.layer_scaled; data NULL without */
     struct projection qkv, proj, cross_q, cross_kv, cross_proj, fc1, fc2, shared_fc1, shared_fc2;
     struct projection router;
+    struct projection experts_in, experts_out; /* of dims.expert_width; without data in others */
     struct weight shared_gate;
     struct tensor router_bias, router_scale; /* [1, experts]; data NULL without */
     struct tensor sinks;                     /* [1, local H]; data NULL without */

@@ -4,16 +4,17 @@
 #include <math.h>
 #include <string.h>
 
-enum { SCRATCH_PARTS = 20 };
+enum { SCRATCH_PARTS = 21 };
 
 /* All parts, in one order. */
 static void list_parts(struct scratch *scratch, struct tensor *parts[SCRATCH_PARTS]) {
-    struct tensor *all[SCRATCH_PARTS] = {
-        &scratch->x,       &scratch->normed, &scratch->branch,   &scratch->qkv,
-        &scratch->mixed,   &scratch->wide,   &scratch->gated,    &scratch->squares,
-        &scratch->choices, &scratch->routes, &scratch->few,      &scratch->shared,
-        &scratch->parts,   &scratch->gates,  &scratch->channels, &scratch->by_query,
-        &scratch->by_key,  &scratch->inputs, &scratch->words,    &scratch->input};
+    struct tensor *all[SCRATCH_PARTS] = {&scratch->x,        &scratch->normed,  &scratch->branch,
+                                         &scratch->qkv,      &scratch->mixed,   &scratch->wide,
+                                         &scratch->gated,    &scratch->squares, &scratch->choices,
+                                         &scratch->routes,   &scratch->few,     &scratch->shared,
+                                         &scratch->parts,    &scratch->gates,   &scratch->channels,
+                                         &scratch->by_query, &scratch->by_key,  &scratch->inputs,
+                                         &scratch->words,    &scratch->input,   &scratch->narrow};
     memcpy(parts, all, sizeof all);
 }
 
@@ -82,14 +83,15 @@ static void count_columns(const struct stack *stack, int cols[SCRATCH_PARTS]) {
     cols[7] = dims->qk_norm == QK_NORM_WHOLE ? 2 : dims->state.mixer == MIXER_SPACE;
     cols[8] = experts ? dims->experts + 1 : 0;
     cols[9] = 2 * dims->experts_used;
-    cols[10] = experts ? dims->hidden : 0;
+    cols[10] = experts ? dims_expert_width(dims) : 0;
     cols[11] = shared ? dims->hidden : 0;
-    cols[12] = dims->experts_used * dims->hidden;
+    cols[12] = dims->experts_used * dims_expert_width(dims);
     cols[13] = dims->state.mixer == MIXER_DELTA ? mixer.gates : 0;
     cols[14] = heads ? mixer.channels : 0;
     cols[15] = cols[16] = 2 * dims->distances.span * stack->heads.n;
     cols[17] = cols[18] = dims->n_layers * dims->layer_input;
     cols[19] = dims->layer_input;
+    cols[20] = 2 * dims->expert_width;
 }
 
 enum status scratch_measure(const struct stack *stack, int max_rows, size_t *bytes,

@@ -31,10 +31,12 @@ struct scratch {
     struct tensor
         choices; /* [rows, experts + 1]  the router's logits, the gate of the shared expert */
     struct tensor routes; /* [rows, 2 used] */
-    struct tensor few;    /* [rows, d]            of one expert */
+    struct tensor few;    /* [rows, width]        of one expert; width: dims_expert_width */
+    struct tensor
+        narrow; /* [rows, 2 width]      what experts read and give, where width is not d */
     struct tensor shared; /* [rows, d]            of the expert that all rows use, or of experts
                              beside an MLP */
-    struct tensor parts;  /* [rows, used d] */
+    struct tensor parts;  /* [rows, used width] */
     /* Of mixers that keep states; without columns where there are none. */
     struct tensor gates;    /* [rows, 2 value heads] of delta nets */
     struct tensor channels; /* [rows, channels]      convolved, where more comes behind that */

@@ -29,10 +29,14 @@ static const struct place_shape layer_shapes[] = {
     {offsetof(struct layer, router), KIND_PROJECTION, EXTENT_EXPERTS, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct layer, router_bias), KIND_TABLE, EXTENT_ONE, EXTENT_EXPERTS, SPLIT_COPY},
     {offsetof(struct layer, router_scale), KIND_TABLE, EXTENT_ONE, EXTENT_EXPERTS, SPLIT_COPY},
-    {offsetof(struct layer, expert_fc1), KIND_EXPERTS, EXTENT_EXPERT_FC1, EXTENT_HIDDEN,
+    {offsetof(struct layer, expert_fc1), KIND_EXPERTS, EXTENT_EXPERT_FC1, EXTENT_EXPERT_WIDTH,
      SPLIT_ROWS},
-    {offsetof(struct layer, expert_fc2), KIND_EXPERTS, EXTENT_HIDDEN, EXTENT_EXPERT_FFN,
+    {offsetof(struct layer, expert_fc2), KIND_EXPERTS, EXTENT_EXPERT_WIDTH, EXTENT_EXPERT_FFN,
      SPLIT_COLS},
+    {offsetof(struct layer, experts_in), KIND_PROJECTION, EXTENT_EXPERT_WIDTH, EXTENT_HIDDEN,
+     SPLIT_COPY},
+    {offsetof(struct layer, experts_out), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_EXPERT_WIDTH,
+     SPLIT_COPY},
     {offsetof(struct layer, sinks), KIND_TABLE, EXTENT_ONE, EXTENT_HEAD_COUNT, SPLIT_COLS},
     {offsetof(struct layer, latent_in), KIND_PROJECTION, EXTENT_LATENT_IN, EXTENT_HIDDEN,
      SPLIT_COPY},
@@ -234,6 +238,7 @@ static int extent_size(const struct model *model, const struct dims *dims, enum 
         case EXTENT_EXPERTS: return dims->experts;
         case EXTENT_EXPERT_FC1: return (dims->gated ? 2 : 1) * dims->expert_ffn;
         case EXTENT_EXPERT_FFN: return dims->expert_ffn;
+        case EXTENT_EXPERT_WIDTH: return dims_expert_width(dims);
         case EXTENT_SHARED_FC1: return (dims->gated ? 2 : 1) * dims->shared_ffn;
         case EXTENT_SHARED_FFN: return dims->shared_ffn;
         case EXTENT_VOCAB: return model->spec.padded_vocab;

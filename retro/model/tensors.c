@@ -75,9 +75,11 @@ static bool has_bias(const struct model *model, const struct dims *dims,
     if (shape->out == EXTENT_VOCAB) return model->spec.output_bias;
     if (shape->out == EXTENT_EXPERTS || shape->kind == KIND_EXPERTS) return dims->expert_bias;
     if (shape->out == EXTENT_FC1 || shape->in == EXTENT_FFN) return dims->mlp_bias;
+    if (shape->out == EXTENT_EXPERT_WIDTH || shape->in == EXTENT_EXPERT_WIDTH)
+        return dims->shared_bias;
     if (is_state_shape(shape)) return dims->state.proj_bias;
     if (shape->out == EXTENT_LATENT_QUERIES) return false;
-    if (shape->out == EXTENT_SHARED_FC1 || shape->in == EXTENT_SHARED_FFN) return false;
+    if (shape->out == EXTENT_SHARED_FC1 || shape->in == EXTENT_SHARED_FFN) return dims->shared_bias;
     bool cross =
         shape->out == EXTENT_HEADS || shape->out == EXTENT_CROSS_KV; /* retro-model.md 5.6 */
     return shape->in == EXTENT_HEADS || cross ? dims->proj_bias : dims->qkv_bias;

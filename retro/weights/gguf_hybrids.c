@@ -238,6 +238,7 @@ static const struct key_row nemotron_moe_keys[] = {
     SIGMOID,
     {"expert_feed_forward_length", "moe_intermediate_size", KEY_INT, 0},
     {"expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size", KEY_INT, 0},
+    {"moe_latent_size", "moe_latent_size", KEY_INT, 0},
     {"expert_shared_count", NULL, KEY_NEUTRAL, 1},
     {"expert_weights_scale", "routed_scaling_factor", KEY_FLOAT, 1},
     {"expert_weights_norm", "norm_topk_prob", KEY_BOOL, 0},

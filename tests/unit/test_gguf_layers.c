@@ -91,7 +91,9 @@ static void test_kinds(void **state) {
     draft_states(&d, "nemotron_h_moe");
     draft_numbers(&d, "nemotron_h_moe.attention.head_count_kv", heads, 4);
     draft_numbers(&d, "nemotron_h_moe.feed_forward_length", mlps, 4);
+    draft_key_u32(&d, "nemotron_h_moe", "moe_latent_size", 48);
     config = read_config(&d);
+    assert_int_equal(json_int(json_member(config, "moe_latent_size")), 48);
     expect_kinds(config, "layers_block_type",
                  (const char *const[]){"mamba", "full_attention", "moe", "mamba"}, 4);
     assert_int_equal(json_int(json_member(config, "intermediate_size")), 96);
@@ -111,8 +113,8 @@ static void test_kind_refusals(void **state) {
     expect_refusal(&d, "\"lfm2.attention.head_count_kv\" does not list every layer");
     d = (struct gguf_draft){0};
     draft_sizes(&d, "nemotron_h_moe", 1);
-    draft_key_u32(&d, "nemotron_h_moe", "moe_latent_size", 8);
-    expect_refusal(&d, "\"nemotron_h_moe.moe_latent_size\" is not known");
+    draft_key_u32(&d, "nemotron_h_moe", "expert_chunks", 8);
+    expect_refusal(&d, "\"nemotron_h_moe.expert_chunks\" is not known");
     d = (struct gguf_draft){0};
     draft_sizes(&d, "granitehybrid", 1);
     draft_key_u32(&d, "granitehybrid", "rope.scaling.finetuned", 1);
@@ -345,6 +347,20 @@ static void test_heads(void **state) {
 }
 
 /* Vectors that lie as matrices, biases that share a name with weights, names without an ending. */
+static void test_tensors_around_experts(void **state) {
+    (void)state;
+    struct gguf_draft d = {0};
+    draft_sizes(&d, "nemotron_h_moe", 1);
+    draft_key_u32(&d, "nemotron_h_moe", "moe_latent_size", 32);
+    draft_states(&d, "nemotron_h_moe");
+    draft_tensor(&d, "blk.0.ffn_latent_down.weight", 0, 32, 64, (size_t)32 * 256);
+    draft_tensor(&d, "blk.0.ffn_latent_up.weight", 0, 64, 32, (size_t)64 * 128);
+    struct weights *weights = open_written(&d);
+    assert_non_null(weights_find(weights, "backbone.layers.0.mixer.fc1_latent_proj.weight"));
+    assert_non_null(weights_find(weights, "backbone.layers.0.mixer.fc2_latent_proj.weight"));
+    weights_close(weights);
+}
+
 static void test_space_tensors(void **state) {
     (void)state;
     struct gguf_draft d = {0};
@@ -527,6 +543,7 @@ int main(void) {
         cmocka_unit_test(test_told_by_key),
         IN_FOLDER(test_further_layers),
         IN_FOLDER(test_heads),
+        IN_FOLDER(test_tensors_around_experts),
         IN_FOLDER(test_space_tensors),
         IN_FOLDER(test_latent_tensors),
     };
