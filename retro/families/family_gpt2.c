@@ -9,20 +9,20 @@ struct gpt2_keys {
 };
 
 static const struct json_field fields[] = {
-    {"n_layer", JSON_INT, AT_DECODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = true},
-    {"n_embd", JSON_INT, AT_DECODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = true},
-    {"n_head", JSON_INT, AT_DECODER(heads), .min = 1, .max = LIMIT_HEADS, .required = true},
+    {"n_layer", JSON_INT, AT_DECODER(n_layers), .min = 1, .max = MAX_LAYERS, .fallback = 12},
+    {"n_embd", JSON_INT, AT_DECODER(hidden), .min = 1, .max = LIMIT_WIDTH, .fallback = 768},
+    {"n_head", JSON_INT, AT_DECODER(heads), .min = 1, .max = LIMIT_HEADS, .fallback = 12},
     {"n_inner", JSON_INT, AT_DECODER(ffn), .min = 1, .max = LIMIT_FFN},
     {"n_positions", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS,
-     .required = true},
-    {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true},
+     .fallback = 1024},
+    {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .fallback = 50257},
     {.name = "eos_token_id", .type = JSON_PARSED, .parse = huggingface_parse_eos},
     {"layer_norm_epsilon", JSON_FLOAT, AT_DECODER(epsilon), .fallback = 1e-5},
     {"activation_function", JSON_CHOICE, AT_DECODER(activation), .choices = huggingface_activations,
      .fallback = ACTIVATION_GELU_TANH},
     {"tie_word_embeddings", JSON_BOOL, AT_SPEC(tied), .fallback = true},
     {"scale_attn_weights", JSON_BOOL, JSON_AT(struct gpt2_keys, scaled), .fallback = true},
-    {.name = "scale_attn_by_inverse_layer_idx", .type = JSON_MUST_BE_FALSE},
+    {"scale_attn_by_inverse_layer_idx", JSON_BOOL, AT_DECODER(scores_by_layer)},
     {.name = "add_cross_attention", .type = JSON_MUST_BE_FALSE},
     {.name = "quantization_config", .type = JSON_EMPTY},
 };

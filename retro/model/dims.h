@@ -136,6 +136,7 @@ struct dims {
     struct distance_dims distances;
     bool parallel;        /* attention and MLP of a layer read the same rows */
     float score_scale;    /* of attention scores: 1 / sqrt(h); 1 in Hugging Face's T5 */
+    bool scores_by_layer; /* those of layer i, counted from 0, are divided by i + 1 too */
     float score_cap;      /* the soft-cap of attention scores, 0: none */
     float residual_scale; /* of each branch before it is added; 0: none, as 1 */
     int rotated;          /* rotary dims per head, 0: no RoPE */

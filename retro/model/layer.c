@@ -201,7 +201,7 @@ struct attention_args layer_attention_args(const struct pass *pass, const struct
         .heads = heads.queries.n,
         .kv_heads = heads.keys.n,
         .head_dim = heads.dim,
-        .scale = stack->dims.score_scale,
+        .scale = stack_score_scale(stack, pass->layer_index),
         .mask = layer->spec.mask,
         .blocks = pass->cache.blocks,
         .n_blocks = pass->cache.n_blocks,

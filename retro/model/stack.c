@@ -141,6 +141,11 @@ struct scratch scratch_rows(const struct scratch *scratch, int rows) {
     return part;
 }
 
+float stack_score_scale(const struct stack *stack, int i) {
+    const struct dims *dims = &stack->dims;
+    return dims->scores_by_layer ? dims->score_scale / (float)(i + 1) : dims->score_scale;
+}
+
 void stack_norm(const struct model *model, const struct stack *stack, struct tensor y,
                 struct tensor x, const struct norm_weights *weights) {
     backend_norm(model->backend, &(struct norm_args){.y = y,

@@ -65,6 +65,9 @@ void scratch_close(struct scratch *scratch, const struct model *model);
 /* The first rows; owns nothing. */
 struct scratch scratch_rows(const struct scratch *scratch, int rows);
 
+/* The factor of the scores of self attention in layer i. */
+float stack_score_scale(const struct stack *stack, int i);
+
 /* y = norm(x) with the stack's kind and epsilon. */
 void stack_norm(const struct model *model, const struct stack *stack, struct tensor y,
                 struct tensor x, const struct norm_weights *weights);

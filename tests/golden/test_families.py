@@ -132,7 +132,7 @@ def test_untied_needs_an_output_matrix(tmp_path):
 
 
 @pytest.mark.parametrize("family, key, value, words", [
-    ("gpt2", "scale_attn_by_inverse_layer_idx", True, "must be false"),
+    ("gpt2", "scale_attn_by_inverse_layer_idx", 1, "expected"),
     ("gpt2", "add_cross_attention", True, "must be false"),
     ("gpt2", "activation_function", "mish", "allowed is gelu, gelu_new"),
     ("gpt2", "n_head", 5, "32 is not a multiple of 5"),

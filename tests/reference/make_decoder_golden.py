@@ -198,6 +198,7 @@ FAMILIES = {
                                             topk_group=1, num_hidden_layers=3, v_head_dim=28)),
     "glm4_moe_lite_stacked": ("glm4_moe_lite", dict(LATENT | dict(num_hidden_layers=2, n_routed_experts=6), q_lora_rank=20, n_group=3, topk_group=2,
                                                     norm_topk_prob=False, attention_bias=True)),
+    "gpt2_by_layer": ("gpt2", dict(num_hidden_layers=3, scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True)),
     "gpt2_plain": ("gpt2", dict(n_inner=40, n_positions=64, tie_word_embeddings=False)),
 }
 

@@ -133,7 +133,10 @@ struct pooling_rows text_stack_forward(struct text_stack *stack) {
                         .states = {.spans = stack->state_spans, .n_spans = stack->n_texts},
                         .positions = stack->positions};
     struct pooling_rows rows = {.x = pass.scratch.x, .starts = stack->starts, .n = stack->n_texts};
-    for (int i = 0; i < the_stack->dims.n_layers; i++) layer_forward(&pass, &the_stack->layers[i]);
+    for (int i = 0; i < the_stack->dims.n_layers; i++) {
+        pass.layer_index = i;
+        layer_forward(&pass, &the_stack->layers[i]);
+    }
     if (the_stack->final_norm.gamma)
         stack_norm(stack->model, the_stack, rows.x, rows.x, &the_stack->final_norm);
     text_stack_begin(stack);

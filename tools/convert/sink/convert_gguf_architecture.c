@@ -131,7 +131,8 @@ static const char *find_obstacle(const struct model *model, const struct written
 static enum status choose_by_shape(const struct model *model, const struct written_row **out,
                                    struct error *e) {
     const struct dims *dims = dims_of(model);
-    bool scaled = dims->score_scale == 1.0f / sqrtf((float)dims->head_dim);
+    bool scaled =
+        dims->score_scale == 1.0f / sqrtf((float)dims->head_dim) && !dims->scores_by_layer;
     bool turns = dims->rope_long_after == 0 &&
                  (dims->rope[ROPE_GLOBAL].scale == 0 || dims->rope[ROPE_GLOBAL].scale == 1);
     bool unscaled = (dims->residual_scale == 0 || dims->residual_scale == 1) &&
