@@ -440,6 +440,12 @@ static enum status read_sections(const struct rope_keys *keys, bool interleaved,
                      sections[0], sections[1], sections[2], pairs);
 }
 
+/* Of dictionaries by layer type: transformers 5.23 reads the key beside them, and not in them. */
+static bool truncates(const struct json *parameters) {
+    const struct json *value = json_member(parameters, "truncate");
+    return json_is_absent(value) || json_bool(value);
+}
+
 enum status huggingface_read_rope(const struct json *config, const struct rope_rules *rules,
                                   const struct model_spec *spec, struct dims *dims,
                                   struct error *e) {
@@ -466,6 +472,7 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
     struct rope_keys windowed = rope_config.parameters.sliding;
     if (rules->proportional && !by_type)
         global = (struct rope_keys){.kind = KIND_PROPORTIONAL, .partial = 0.25};
+    if (local) global.truncate = windowed.truncate = truncates(nested);
     int dim, same;
     if (rope_config.scales && global.base == 0) global.base = rope_config.parameters.full.base;
     complete_keys(&global, &rope_config, rules, spec, dims);

@@ -126,6 +126,13 @@ def test_llama_biases_by_config(tmp_path, key, names):
     expect_refusal(folder, ".bias has no place")
 
 
+def test_truncate_in_a_dictionary_of_a_layer_type(tmp_path):
+    """transformers reads the key beside the dictionaries alone."""
+    parameters = json.loads((GOLDEN / "olmo3/config.json").read_text())["rope_parameters"]
+    parameters["full_attention"]["truncate"] = False
+    expect_equal(copy_family("olmo3", tmp_path, rope_parameters=parameters))
+
+
 def test_untied_needs_an_output_matrix(tmp_path):
     folder = copy_family("qwen2_bf16", tmp_path, drop=["tie_word_embeddings"])
     expect_refusal(folder, "tensor lm_head.weight is missing")
