@@ -287,13 +287,7 @@ static enum status fill_table(struct dims *dims, enum rope_id id, const struct r
     int pairs = (dim + 1) / 2;
     bool scaled =
         keys->kind != KIND_DEFAULT && keys->kind != KIND_MROPE && keys->kind != KIND_PROPORTIONAL;
-    if (keys->kind == KIND_DYNAMIC)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "config.json: \"rope_type\" of the rotary positions is \"dynamic\", which "
-                         "is not supported: it "
-                         "turns a token by the length of the text that it is computed with, so a "
-                         "growing text has no "
-                         "one answer; supported are default, linear, llama3, yarn, longrope");
+    if (keys->kind == KIND_DYNAMIC) dims->rope_bounded = true;
     if (!(keys->base > 0)) return refuse_key("rope_theta", keys->base, "positive", e);
     if (scaled && !(keys->factor > 0)) return refuse_key("factor", keys->factor, "positive", e);
     if (keys->attention_factor < 0)
@@ -302,7 +296,7 @@ static enum status fill_table(struct dims *dims, enum rope_id id, const struct r
     switch ((enum rope_kind)keys->kind) {
         case KIND_DEFAULT: break;
         case KIND_MROPE: break;   /* read_sections does the rest */
-        case KIND_DYNAMIC: break; /* refused before */
+        case KIND_DYNAMIC: break; /* a longer text has no one answer */
         case KIND_PROPORTIONAL: fill_proportional(table, keys, dim); break;
         case KIND_LINEAR: scale_linear(table, keys, pairs); break;
         case KIND_LLAMA3: return scale_llama3(table, keys, pairs, e);
@@ -410,8 +404,15 @@ static enum status fill_tables(struct dims *dims, const struct rope_rules *rules
     return rules->local_base != 0 ? fill_table(dims, ROPE_LOCAL, windowed, dim, e) : STATUS_OK;
 }
 
-static enum status refuse_proportional(const struct rope_keys *keys, const struct rope_rules *rules,
-                                       struct error *e) {
+static enum status refuse_kind(const struct rope_keys *keys, const struct rope_rules *rules,
+                               const struct model_spec *spec, struct error *e) {
+    const char *needed = rules->alpha               ? "a positive \"alpha\" in this family"
+                         : rules->multimodal        ? "rows that have one position"
+                         : spec->max_positions == 0 ? "\"max_position_embeddings\""
+                                                    : NULL;
+    if (keys->kind == KIND_DYNAMIC && needed)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: \"dynamic\" of the rotary positions needs %s", needed);
     if (keys->kind != KIND_PROPORTIONAL || rules->proportional) return STATUS_OK;
     return error_set(e, STATUS_UNSUPPORTED,
                      "config.json: \"proportional\" of the rotary positions is not supported in "
@@ -484,7 +485,7 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
         return e->status;
     if (dims->head_dim > ATTENTION_MAX_HEAD) return STATUS_OK; /* spec_check words it */
     dims->rotated = (dim + 1) / 2 * 2;
-    if (refuse_proportional(&global, rules, e) || refuse_proportional(&windowed, rules, e) ||
+    if (refuse_kind(&global, rules, spec, e) || refuse_kind(&windowed, rules, spec, e) ||
         fill_tables(dims, rules, &global, &windowed, dim, e) ||
         read_growth(&global, rules, dims, e))
         return e->status;

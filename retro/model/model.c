@@ -255,7 +255,7 @@ static void fill_info(struct model *model, const struct model_options *options) 
     info->vocab = spec->vocab;
     info->padded_vocab = spec->padded_vocab;
     info->trained_positions = spec->max_positions;
-    info->max_positions = spec->learned_positions ? spec->max_positions : 0;
+    info->max_positions = spec_is_bounded(spec) ? spec->max_positions : 0;
     info->writes = model_writes(model);
     info->picture_rows =
         model_writes(model) && spec->projector.out > 0 ? count_picture_rows(&spec->tower) : 0;

@@ -176,6 +176,11 @@ struct layer_spec {
     bool cross_residual_normed; /* the residual of cross attention is the normed stream */
 };
 
+/* Whether no text may be longer than max_positions. */
+static inline bool spec_is_bounded(const struct model_spec *spec) {
+    return spec->learned_positions || spec->stacks[STACK_DECODER].rope_bounded;
+}
+
 struct norm_weights {
     float *gamma, *beta; /* device, f32; beta NULL without */
 };

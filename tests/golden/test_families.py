@@ -133,6 +133,15 @@ def test_truncate_in_a_dictionary_of_a_layer_type(tmp_path):
     expect_equal(copy_family("olmo3", tmp_path, rope_parameters=parameters))
 
 
+def test_dynamic_rope_ends_where_it_would_change(tmp_path):
+    """Up to max_position_embeddings it is the default; the longest golden text has 40 tokens."""
+    scaled = dict(drop=["rope_parameters"], rope_theta=10000.0, rope_scaling={"type": "dynamic", "factor": 2.0})
+    expect_equal(copy_family("qwen3", tmp_path, max_position_embeddings=40, **scaled))
+    shutil.rmtree(tmp_path / "qwen3")
+    done = parity(copy_family("qwen3", tmp_path, max_position_embeddings=39, **scaled))
+    assert done.returncode == 1 and '40 tokens per sequence; the model has 39 "dynamic" rotary positions' in done.stderr, done.stdout + done.stderr
+
+
 def test_untied_needs_an_output_matrix(tmp_path):
     folder = copy_family("qwen2_bf16", tmp_path, drop=["tie_word_embeddings"])
     expect_refusal(folder, "tensor lm_head.weight is missing")
@@ -145,8 +154,7 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("gpt2", "n_head", 5, "32 is not a multiple of 5"),
     ("gpt2", "n_layer", 0, "allowed is 1 .. 512"),
     ("gpt2", "n_positions", "64", "expected an integer"),
-    ("llama", "rope_scaling", {"type": "dynamic", "factor": 2.0}, "no one answer"),
-    ("llama", "rope_parameters", {"rope_type": "dynamic", "factor": 2.0}, "supported are default"),
+    ("llama", "rope_scaling", {"type": "dynamic", "factor": 0}, "factor"),
     ("llama", "rope_scaling", {"type": "linear"}, "factor"),
     ("llama", "rope_scaling", {"type": "mystic", "factor": 2.0}, "allowed is default, linear"),
     ("llama", "rope_scaling", {"type": "llama3", "factor": 2.0, "low_freq_factor": 4, "high_freq_factor": 1},

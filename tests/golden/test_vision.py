@@ -131,7 +131,7 @@ def test_a_tower_alone_has_one_rank():
     ("qwen2_vl", "rope_scaling", "mrope_section", [2, 6], "mrope_section"),
     ("qwen2_vl", "rope_scaling", "mrope_section", [2, 3, -3], "mrope_section"),
     ("qwen2_vl", "rope_scaling", "mrope_interleaved", True, "mrope_interleaved"),
-    ("qwen2_vl", "rope_scaling", "type", "dynamic", "\"dynamic\", which is not supported"),
+    ("qwen2_vl", "rope_scaling", "type", "dynamic", "\"dynamic\" of the rotary positions needs rows that have one position"),
     ("qwen2_vl", None, "model_type", "qwen9_vl", "\"qwen9_vl\" is unknown"),
     ("qwen3_vl", None, "text_config", None, "text_config"),
     ("qwen3_vl", "text_config", "num_hidden_layers", 1, "2 \"deepstack_visual_indexes\", and the decoder has 1 layers"),

@@ -15,10 +15,10 @@ static enum status check_limits(const struct session_limits *limits, const struc
                          "rows of logits",
                          limits->max_sessions, limits->max_tokens, limits->max_step_rows,
                          limits->max_logit_rows);
-    if (model->spec.learned_positions && limits->max_tokens > model->spec.max_positions)
-        return error_set(e, STATUS_INVALID,
-                         "%d tokens per sequence; the model has %d learned positions",
-                         limits->max_tokens, model->spec.max_positions);
+    if (spec_is_bounded(&model->spec) && limits->max_tokens > model->spec.max_positions)
+        return error_set(e, STATUS_INVALID, "%d tokens per sequence; the model has %d %s positions",
+                         limits->max_tokens, model->spec.max_positions,
+                         model->spec.learned_positions ? "learned" : "\"dynamic\" rotary");
     if (limits->max_given < 0 || limits->max_given > limits->max_step_rows)
         return error_set(e, STATUS_INVALID, "%d given rows of %d rows a step", limits->max_given,
                          limits->max_step_rows);
