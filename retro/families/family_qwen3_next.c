@@ -93,6 +93,9 @@ static enum status read_decoder(const struct json *config, struct delta_keys *ke
     if (huggingface_read_decoder(config, &keys->decoder, e) || spec_read(config, &table, keys, e) ||
         read_layers(keys, e) || (usual->experts > 0 && read_experts(config, keys, e)))
         return e->status;
+    if (dims->activation != ACTIVATION_SILU)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: \"hidden_act\" must be silu, for the delta nets' sake");
     dims->zero_centered_gamma = dims->head_gate = true;
     dims->qk_norm = QK_NORM_HEAD;
     dims->mlp_bias = false;

@@ -212,6 +212,7 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("qwen3_next", "layer_types", ["linear_attention"] * 3, "a list of 4"),
     ("qwen3_next", "layer_types", ["linear_attention", "sliding_attention"] * 2, "[1] must be linear_attention or full_attention"),
     ("qwen3_next", "linear_num_value_heads", 3, "a multiple of"),
+    ("qwen3_next", "hidden_act", "gelu", "hidden_act"),
     ("qwen3_next", "linear_conv_kernel_dim", 9, "allowed is 1 .. 8"),
     ("qwen3_next", "num_experts_per_tok", 7, "7 of 6 experts"),
     ("lfm2", "layer_types", ["conv"] * 3, "a list of 4"),
