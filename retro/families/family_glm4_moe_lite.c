@@ -14,7 +14,8 @@ static const struct huggingface_latent_sizes usual = {
              .router_scale = 1.8f,
              .epsilon = 1e-5f},
     .shared = 1,
-    .first_dense = 1};
+    .first_dense = 1,
+    .lists_dense = true};
 
 static enum status read_glm4_moe_lite(const struct json *config, struct model_spec *spec,
                                       struct error *e) {

@@ -78,6 +78,8 @@ static enum status read_hybrid(const struct json *config, struct model_spec *mod
         spec_read(config, &hybrid_table, &keys, e) || derive_space(&keys, e))
         return e->status;
     for (int i = 0; i < dims->n_layers; i++) spec->mixers[i] = MIXER_SPACE;
+    if (json_is_absent(keys.decoder.layer_types))
+        keys.decoder.layer_types = json_member(config, "layers_block_type");
     if (!json_is_absent(keys.decoder.layer_types) &&
         huggingface_read_mixers(&keys.decoder, names, MIXER_SPACE, e))
         return e->status;

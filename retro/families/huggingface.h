@@ -272,6 +272,7 @@ bool huggingface_ignores_foretelling(const char *name);
 struct huggingface_latent_sizes {
     struct dims dims;
     int shared, first_dense; /* experts that all rows use, as one; layers without experts */
+    bool lists_dense; /* those are told by mlp_layer_types alone, not by first_k_dense_replace */
 };
 enum status huggingface_read_latent(const struct json *config,
                                     const struct huggingface_latent_sizes *usual,

@@ -108,6 +108,7 @@ enum status huggingface_read_decoder(const struct json *config, struct huggingfa
     struct dims *dims = &spec->stacks[STACK_DECODER];
     const struct json *window = json_member(config, "sliding_window");
     if (is_null(config, "num_key_value_heads")) dims->kv_heads = 0;
+    if (is_null(config, "head_dim")) dims->head_dim = 0;
     if (is_null(config, "sliding_window")) spec->window = 0;
     const struct json_table *sizes = dims->hidden > 0 ? &known_sizes : &needed_sizes;
     if (spec_read(config, sizes, decoder, e) || spec_read(config, &table, decoder, e))

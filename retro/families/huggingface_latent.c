@@ -6,6 +6,7 @@
 /* The decoder's keys, and those that have no place in the spec. */
 struct latent_keys {
     struct huggingface_decoder decoder;
+    const struct huggingface_latent_sizes *usual;
     int first_dense, shared, sigmoid, method;
     const struct json *mlp_types; /* mlp_layer_types */
 };
@@ -72,13 +73,14 @@ static enum status read_dense(struct latent_keys *keys, struct error *e) {
     const struct json *types = keys->mlp_types;
     int n = spec->stacks[STACK_DECODER].n_layers;
     bool listed = !json_is_absent(types);
+    int first = keys->usual->lists_dense ? keys->usual->first_dense : keys->first_dense;
     if (listed && (!json_is_list(types) || json_count(types) != (size_t)n))
         return error_set(
             e, STATUS_INVALID,
             "config.json: \"mlp_layer_types\" must be a list of %d, one for each layer", n);
     for (int i = 0; i < n; i++) {
         const struct json *type = listed ? json_item(types, (size_t)i) : NULL;
-        spec->dense[i] = listed ? json_text_is(type, "dense") : i < keys->first_dense;
+        spec->dense[i] = listed ? json_text_is(type, "dense") : i < first;
         if (listed && !spec->dense[i] && !json_text_is(type, "sparse"))
             return error_set(e, STATUS_UNSUPPORTED,
                              "config.json: \"mlp_layer_types\" [%d] must be dense or sparse", i);
@@ -119,6 +121,7 @@ enum status huggingface_read_latent(const struct json *config,
                                     const struct huggingface_latent_sizes *usual,
                                     struct model_spec *spec, struct error *e) {
     struct latent_keys keys = {.decoder.spec = *spec,
+                               .usual = usual,
                                .first_dense = usual->first_dense,
                                .shared = usual->shared,
                                .sigmoid = usual->dims.router_sigmoid,

@@ -142,6 +142,20 @@ def test_dynamic_rope_ends_where_it_would_change(tmp_path):
     assert done.returncode == 1 and '40 tokens per sequence; the model has 39 "dynamic" rotary positions' in done.stderr, done.stdout + done.stderr
 
 
+def test_first_dense_layers_of_glm_flash(tmp_path):
+    """transformers reads mlp_layer_types alone; without it the first layer has no experts."""
+    expect_equal(copy_family("glm4_moe_lite_stacked", tmp_path, drop=["mlp_layer_types"], first_k_dense_replace=0))
+
+
+def test_heads_of_null_fill_the_hidden_size(tmp_path):
+    expect_equal(copy_family("glm4", tmp_path, head_dim=None))
+
+
+def test_layers_of_granite_by_another_name(tmp_path):
+    types = json.loads((GOLDEN / "granite_hybrid/config.json").read_text())["layer_types"]
+    expect_equal(copy_family("granite_hybrid", tmp_path, drop=["layer_types"], layers_block_type=types))
+
+
 def test_untied_needs_an_output_matrix(tmp_path):
     folder = copy_family("qwen2_bf16", tmp_path, drop=["tie_word_embeddings"])
     expect_refusal(folder, "tensor lm_head.weight is missing")
