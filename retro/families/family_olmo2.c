@@ -30,7 +30,7 @@ static enum status read_olmo2(const struct json *config, struct model_spec *spec
 /* transformers 5 gives windowed layers the base 500000 where the file has words of transformers 4,
  * whatever its rope_theta; published files have that number. */
 static enum status read_olmo3(const struct json *config, struct model_spec *spec, struct error *e) {
-    struct rope_rules rope = {.base = 500000, .local_base = 500000};
+    struct rope_rules rope = {.base = 500000, .local_base = 500000, .local_fixed = true};
     struct huggingface_decoder decoder = start_keys(spec, rope);
     decoder.spec.window = 4096;
     if (huggingface_read_decoder(config, &decoder, e) || huggingface_read_windows(&decoder, e))

@@ -20,6 +20,7 @@ enum status huggingface_parse_steps(struct json_reader *reader, const struct jso
 struct rope_rules {
     bool none;               /* nothing turns, and no key is read */
     double base, local_base; /* local_base 0: the layers have one table */
+    bool local_fixed;        /* rope_local_base_freq is not read */
     double partial;     /* of the dimensions of a head that turn; 0: all, and no other number is
                            supported */
     int rotated;        /* dimensions of a head that it is a share of; 0: of all */

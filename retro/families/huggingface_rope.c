@@ -478,7 +478,8 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
     if (rope_config.scales && global.base == 0) global.base = rope_config.parameters.full.base;
     complete_keys(&global, &rope_config, rules, spec, dims);
     if (windowed.base == 0)
-        windowed.base = rope_config.local_base != 0 ? rope_config.local_base : rules->local_base;
+        windowed.base = rope_config.local_base != 0 && !rules->local_fixed ? rope_config.local_base
+                                                                           : rules->local_base;
     complete_keys(&windowed, &rope_config, rules, spec, dims);
     if (read_partial(&global, rules, dims, &dim, e) ||
         read_partial(&windowed, rules, dims, &same, e))

@@ -147,6 +147,11 @@ def test_first_dense_layers_of_glm_flash(tmp_path):
     expect_equal(copy_family("glm4_moe_lite_stacked", tmp_path, drop=["mlp_layer_types"], first_k_dense_replace=0))
 
 
+def test_olmo3_reads_no_base_of_windows(tmp_path):
+    config = json.loads((GOLDEN / "olmo3/config_v4.json").read_text())
+    expect_equal(copy_family("olmo3", tmp_path, **config | {"rope_parameters": None, "rope_local_base_freq": 100.0}))
+
+
 def test_heads_of_null_fill_the_hidden_size(tmp_path):
     expect_equal(copy_family("glm4", tmp_path, head_dim=None))
 
