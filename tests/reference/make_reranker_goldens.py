@@ -61,6 +61,11 @@ def modernbert_mean(t):
     return modernbert(t, classifier_pooling="mean", classifier_bias=True, norm_bias=False)
 
 
+def modernbert_biases(t):
+    """Biases of all norms, also that of the head."""
+    return modernbert(t, norm_bias=True, attention_bias=True, mlp_bias=True, classifier_bias=True)
+
+
 def deberta_pieces():
     """The ids that DeBERTa-v3 gives its special tokens, and a vocabulary of pieces."""
     special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
@@ -103,7 +108,7 @@ def deberta_plain(t):
 KINDS = {"bert": (bert_tokenizer, bert), "roberta": (roberta_tokenizer, roberta), "xlm": (xlm_tokenizer, xlm),
          "distilbert": (bert_tokenizer, distilbert), "modernbert": (bert_tokenizer, modernbert),
          "modernbert_mean": (bert_tokenizer, modernbert_mean), "deberta": (published_deberta_tokenizer, deberta),
-         "deberta_plain": (deberta_tokenizer, deberta_plain)}
+         "deberta_plain": (deberta_tokenizer, deberta_plain), "modernbert_biases": (bert_tokenizer, modernbert_biases)}
 
 
 INSTRUCT = "Given a web search query, retrieve relevant passages that answer the query"

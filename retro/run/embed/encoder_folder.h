@@ -37,8 +37,9 @@ struct encoder_module {
     /* W is one row of the tensor less another: row[0] - row[1]. n_out is 1 then. */
     bool contrast;
     int row[2];
-    const char *norm_name; /* of the gamma of a LayerNorm without beta; NULL: there is no norm */
-    float epsilon;         /* of that norm */
+    const char *norm_name;      /* of the gamma of a LayerNorm; NULL: there is no norm */
+    const char *norm_bias_name; /* of its beta; NULL: there is none */
+    float epsilon;              /* of that norm */
 };
 
 /* The kind of a text, which decides its prompt. */

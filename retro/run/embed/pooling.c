@@ -14,7 +14,7 @@
 struct dense {
     struct weight weight; /* f32; data NULL where the module is none */
     float *bias;          /* device, or NULL */
-    float *gamma;         /* host, of the norm behind; or NULL */
+    float *gamma, *beta;  /* host, of the norm behind; or NULL */
 };
 
 struct pooling {
@@ -165,8 +165,11 @@ static enum status load_dense(struct dense *dense, struct backend *backend,
     if (load_matrix(dense, backend, module, weights, e) ||
         (module->bias && load_bias(dense, backend, module, weights, e)))
         return e->status;
-    return module->norm_name
-               ? read_floats(weights, module->norm_name, module->n_out, 0, &dense->gamma, e)
+    int n = module->n_out;
+    if (module->norm_name && read_floats(weights, module->norm_name, n, 0, &dense->gamma, e))
+        return e->status;
+    return module->norm_bias_name
+               ? read_floats(weights, module->norm_bias_name, n, 0, &dense->beta, e)
                : STATUS_OK;
 }
 
@@ -229,6 +232,7 @@ void pooling_close(struct pooling *pooling) {
         backend_release(pooling->backend, pooling->dense[i].weight.data);
         backend_release(pooling->backend, pooling->dense[i].bias);
         free(pooling->dense[i].gamma);
+        free(pooling->dense[i].beta);
     }
     for (int i = 0; i < 2; i++) backend_release(pooling->backend, pooling->device[i].data);
     free(pooling->rows);
@@ -345,13 +349,16 @@ static float activate_dense(float x, enum dense_activation activation) {
     return x;
 }
 
-/* LayerNorm without beta, in place. */
-static void norm_vector(float *x, const float *gamma, int n, float epsilon) {
+/* LayerNorm, perhaps without beta, in place. */
+static void norm_vector(float *x, const struct dense *dense, int n, float epsilon) {
     double mean = 0, variance = 0;
     for (int j = 0; j < n; j++) mean += (double)x[j] / n;
     for (int j = 0; j < n; j++) variance += ((double)x[j] - mean) * ((double)x[j] - mean) / n;
     double scale = 1 / sqrt(variance + (double)epsilon);
-    for (int j = 0; j < n; j++) x[j] = (float)(((double)x[j] - mean) * scale * (double)gamma[j]);
+    for (int j = 0; j < n; j++) {
+        double beta = dense->beta ? (double)dense->beta[j] : 0;
+        x[j] = (float)(((double)x[j] - mean) * scale * (double)dense->gamma[j] + beta);
+    }
 }
 
 /* vectors [n, n_in] become [n, n_out]. */
@@ -372,7 +379,7 @@ static enum status run_dense(struct pooling *pooling, int i, int n, struct error
         pooling->vectors[j] =
             activate_dense(pooling->vectors[j], (enum dense_activation)module->activation);
     for (int j = 0; j < n && pooling->dense[i].gamma; j++)
-        norm_vector(pooling->vectors + (size_t)j * (size_t)module->n_out, pooling->dense[i].gamma,
+        norm_vector(pooling->vectors + (size_t)j * (size_t)module->n_out, &pooling->dense[i],
                     module->n_out, module->epsilon);
     return STATUS_OK;
 }

@@ -41,7 +41,7 @@ static const struct json_table deberta_keys = JSON_TABLE(deberta_fields, .open =
 static const struct sequence_head {
     const char *dense, *dense_bias, *classifier, *classifier_bias;
     enum dense_activation activation;
-    const char *norm;
+    const char *norm, *norm_bias;
     const struct json_table *keys;
 } heads[] = {
     {.dense = "bert.pooler.dense.weight",
@@ -64,6 +64,7 @@ static const struct sequence_head {
      .classifier = "classifier.weight",
      .classifier_bias = "classifier.bias",
      .norm = "head.norm.weight",
+     .norm_bias = "head.norm.bias",
      .keys = &modernbert_keys},
     {.dense = "pooler.dense.weight",
      .dense_bias = "pooler.dense.bias",
@@ -123,6 +124,7 @@ static enum status add_head(struct encoder_folder *folder, const struct sequence
     struct encoder_module *dense = add_layer(folder, head->dense, bias, hidden, hidden);
     dense->activation = keys.activation;
     dense->norm_name = head->norm;
+    if (head->norm) dense->norm_bias_name = bias_there(weights, head->norm_bias);
     dense->epsilon = keys.epsilon;
     add_layer(folder, head->classifier, bias_there(weights, head->classifier_bias), hidden, 1);
     return STATUS_OK;
