@@ -21,7 +21,7 @@ static const struct json_field fields[] = {
     {"position_embedding_type", JSON_CHOICE, JSON_AT(struct bert_keys, positions),
      .choices = position_names},
     {"hidden_act", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations,
-     .required = true},
+     .fallback = ACTIVATION_GELU_ERF},
     {.name = "is_decoder", .type = JSON_MUST_BE_FALSE},
     {.name = "add_cross_attention", .type = JSON_MUST_BE_FALSE},
 };

@@ -29,6 +29,19 @@ static void drop_null(const struct json *config, const char *key, float *cap) {
     if (value && json_is_absent(value)) *cap = 0;
 }
 
+/* The sizes that absent keys stand for; transformers leaves out of a text_config those that are its
+ * class's. */
+static void start_sizes(struct model_spec *spec, int vocab, int positions) {
+    struct dims *dims = &spec->stacks[STACK_DECODER];
+    spec->vocab = vocab;
+    spec->max_positions = positions;
+    spec->eod = 1;
+    dims->n_layers = 26;
+    dims->hidden = 2304;
+    dims->heads = 8;
+    dims->ffn = 9216;
+}
+
 static enum status read_gemma(const struct json *config, struct huggingface_decoder *decoder,
                               struct error *e) {
     struct model_spec *spec = &decoder->spec;
@@ -57,6 +70,7 @@ static enum status read_gemma2(const struct json *config, struct model_spec *spe
                                struct error *e) {
     struct huggingface_decoder decoder = {
         .spec = *spec, .rope = {.base = 10000}, .window_pattern = 2};
+    start_sizes(&decoder.spec, 256000, 8192);
     decoder.spec.stacks[STACK_DECODER].score_cap = 50;
     decoder.spec.logit_cap = 30;
     if (read_gemma(config, &decoder, e)) return e->status;
@@ -70,6 +84,7 @@ static enum status read_gemma3(const struct json *config, struct model_spec *spe
                                           .rope = {.base = 1e6, .local_base = 10000},
                                           .window_pattern = 6,
                                           .may_be_two_sided = true};
+    start_sizes(&decoder.spec, 262208, 131072);
     if (read_gemma(config, &decoder, e)) return e->status;
     if (decoder.spec.two_sided)
         decoder.spec.window = decoder.spec.window / 2 + 1; /* to each side */

@@ -30,21 +30,8 @@ static const struct json_field outer_fields[] = {
 };
 static const struct json_table outer_table = JSON_TABLE(outer_fields, .open = true);
 
-/* The sizes that transformers leaves out of a text_config: they are those of its class. */
-static void start_sizes(struct model_spec *spec) {
-    struct dims *dims = &spec->stacks[STACK_DECODER];
-    spec->vocab = 262208;
-    spec->max_positions = 131072;
-    spec->eod = 1;
-    dims->n_layers = 26;
-    dims->hidden = 2304;
-    dims->heads = 8;
-    dims->ffn = 9216;
-}
-
 static enum status read_text(const struct json *config, struct gemma3_keys *keys, struct error *e) {
     struct model_spec *spec = &keys->spec;
-    start_sizes(spec);
     if (family_gemma3_text.read(keys->text, spec, e)) return error_prefix(e, "text_config");
     if (spec->two_sided)
         return error_set(e, STATUS_UNSUPPORTED,

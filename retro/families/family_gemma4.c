@@ -38,10 +38,16 @@ static enum status read_text(const struct json *config, struct model_spec *model
     struct model_spec *spec = &keys.decoder.spec;
     struct dims *dims = &spec->stacks[STACK_DECODER];
     const struct json *columns = json_member(config, "hidden_size_per_layer_input");
+    dims->n_layers = 30;
+    dims->hidden = 2304;
+    dims->heads = 8;
     dims->kv_heads = 4;
+    dims->ffn = 9216;
     dims->head_dim = 256;
     dims->epsilon = 1e-6f;
     spec->tied = true;
+    spec->vocab = 262144;
+    spec->max_positions = 131072;
     spec->window = 512;
     if (huggingface_read_decoder(config, &keys.decoder, e) ||
         huggingface_read_windows(&keys.decoder, e) || spec_read(config, &table, &keys, e) ||

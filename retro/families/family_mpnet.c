@@ -12,7 +12,7 @@ static const struct json_field mpnet_fields[] = {
      .required = true},
     {"layer_norm_eps", JSON_FLOAT, AT_ENCODER(epsilon), .fallback = 1e-12},
     {"hidden_act", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations,
-     .required = true},
+     .fallback = ACTIVATION_GELU_ERF},
     {.name = "relative_attention_num_buckets", .type = JSON_NEUTRAL, .min = MPNET_BUCKETS},
 };
 static const struct json_table mpnet_table = JSON_TABLE(mpnet_fields, .open = true);

@@ -70,6 +70,15 @@ def test_vectors_match(kind):
     check(embed(GOLDEN / kind, "--document"), want["document"], unit)
 
 
+@pytest.mark.parametrize("kind", ["bert_cls", "mpnet_mean"])
+def test_an_absent_activation_is_gelu(kind, tmp_path):
+    folder = copied(kind, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    assert config.pop("hidden_act") == "gelu"
+    (folder / "config.json").write_text(json.dumps(config))
+    check(embed(folder), expected(kind)["plain"])
+
+
 def test_kinds_of_both_lengths():
     lengths = {kind: np.linalg.norm(expected(kind)["plain"], axis=1) for kind in KINDS}
     free = {kind for kind in KINDS if not ends_in_normalize(kind)}

@@ -156,6 +156,11 @@ def test_heads_of_null_fill_the_hidden_size(tmp_path):
     expect_equal(copy_family("glm4", tmp_path, head_dim=None))
 
 
+def test_absent_sizes_of_gemma(tmp_path):
+    """transformers has 8 heads where the key is absent, and leaves such keys out of a text_config."""
+    expect_equal(copy_family("gemma4_keys", tmp_path, drop=["num_attention_heads"]))
+
+
 def test_layers_of_granite_by_another_name(tmp_path):
     types = json.loads((GOLDEN / "granite_hybrid/config.json").read_text())["layer_types"]
     expect_equal(copy_family("granite_hybrid", tmp_path, drop=["layer_types"], layers_block_type=types))
