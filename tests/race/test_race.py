@@ -11,6 +11,8 @@ import embed_race
 import first_token_race
 import http_race
 import import_race
+import million_export
+import million_race
 import numpy as np
 import pytest
 import race
@@ -259,3 +261,34 @@ def test_first_tokens_are_raced(test, entries, chat_folder, tmp_path, monkeypatc
 
     first_token_race.main()
     assert len(out.read_text().splitlines()) == len(lines) and "of 2 rounds are complete" not in capsys.readouterr().out
+
+
+def test_searches_of_an_export_are_measured_against_exact_ones(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(million_export, "WARMING", 2)
+    monkeypatch.setattr(million_export, "RECALL_QUERIES", 4)
+    draw = np.random.default_rng(7)
+    vectors, queries = (draw.standard_normal((n, million_export.DIM)).astype(np.float32) for n in (50, 7))
+    for name, rows in (("vectors", vectors), ("queries", queries)):
+        rows.tofile(tmp_path / f"{name}.f32")
+    (tmp_path / "texts.txt").write_text("".join(f"text {i}\n" for i in range(50)))
+    (tmp_path / "queries.txt").write_text("".join(f"query {i}\n" for i in range(7)))
+
+    def half(text, vector):
+        best = np.argsort(-(vectors @ vector))
+        return [*best[:5].tolist(), *best[-5:].tolist()]
+    million_export.measure(tmp_path, lambda: {"vectors": half, "words": half, "hybrid": half}, 5)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    found = {line[0]: float(line[1]) for line in lines}
+    assert found["recall.10"] == 0.5
+    assert set(million_race.TESTS) == set(found)
+    batches = list(million_export.read_batches(tmp_path))
+    assert [(first, texts[-1], len(rows)) for first, texts, rows in batches] == [(0, "text 49", 50)]
+
+
+def test_each_peer_of_the_million_has_its_folder():
+    options = argparse.Namespace(work=pathlib.Path("w"), lance="lance", milvus="milvus", probes="9", searches=3, milvus_options="--index ivfsq8")
+    commands = {name: list(map(str, command)) for name, command in million_race.peers(options).items()}
+    assert commands["lancedb"][2:] == ["search", "w/export", "w/lance", "--probes", "9", "--searches", "3"]
+    assert commands["milvus"][2:] == ["search", "w/export", "w/milvus", "--index", "ivfsq8", "--searches", "3"]
+    options.lance = None
+    assert list(million_race.peers(options)) == ["milvus"]
