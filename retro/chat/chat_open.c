@@ -8,7 +8,7 @@
 #include "retro/chat/chat_private.h"
 #include "retro/chat/harmony.h"
 #include "retro/text/open/tokenizer_gguf.h"
-#include "retro/weights/gguf_folder.h"
+#include "retro/weights/gguf_tower.h"
 
 enum { MAX_TEMPLATES = 64 };
 
@@ -170,11 +170,42 @@ static enum status read_processor(struct chat *chat, const char *folder, struct 
     return status;
 }
 
+/* That of the tower beside a GGUF file; *out stays NULL where there is none. */
+static enum status load_processor(struct json **out, const char *file, struct error *e) {
+    struct buffer text = {0};
+    struct gguf *gguf;
+    if (gguf_open_model(&gguf, file, e)) return e->status;
+    enum status status = STATUS_OK;
+    if (gguf_joined(gguf)) {
+        status = gguf_write_processor(gguf, &text, e);
+        if (status == STATUS_OK)
+            status = json_parse(out, (struct text_span){text.data, text.size}, file, e);
+    }
+    buffer_free(&text);
+    gguf_close(gguf);
+    return status;
+}
+
+static enum status read_gguf_pictures(struct chat *chat, const char *file,
+                                      const struct json *config, struct error *e) {
+    struct json *processor = NULL;
+    enum status status = load_processor(&processor, file, e);
+    if (processor) chat_pictures_read(chat, processor, config);
+    json_close(processor);
+    return status;
+}
+
 /* The processor's file is processor_config.json or, in older folders, preprocessor_config.json. */
 static enum status read_pictures(struct chat *chat, const char *folder, const struct json *config,
                                  struct error *e) {
     static const char *const names[] = {"processor_config.json", "preprocessor_config.json"};
+    struct buffer gguf = {0};
     enum status status = STATUS_OK;
+    if (gguf_find_file(folder, &gguf)) {
+        status = read_gguf_pictures(chat, gguf.data, config, e);
+        buffer_free(&gguf);
+        return status;
+    }
     for (size_t i = 0; i < ARRAY_COUNT(names) && status == STATUS_OK; i++) {
         struct json *file = NULL;
         status = file_load(&file, folder, names[i], e);
@@ -214,7 +245,7 @@ static enum status load_config(struct json **out, const char *path, struct error
     struct gguf *gguf;
     if (!gguf_find_file(path, &file)) return file_load(out, path, "tokenizer_config.json", e);
 
-    enum status status = gguf_open(&gguf, file.data, e);
+    enum status status = gguf_open_model(&gguf, file.data, e);
     if (status == STATUS_OK) {
         status = gguf_write_options(gguf, &text, e);
         if (status == STATUS_OK)

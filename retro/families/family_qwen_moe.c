@@ -117,13 +117,15 @@ static const struct tensor_row qwen_rows[] = {
     HUGGINGFACE_SHARED_ROWS("mlp.shared_expert"),
 };
 
-/* Qwen3-VL's: as published each expert is [in, out], as transformers writes them [out, in]. */
+/* Qwen3-VL's: as published each expert is [in, out], as transformers writes them [out, in]. GGUF
+ * files have gate and up apart. */
 static const struct tensor_row turned_rows[] = {
     {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
     HUGGINGFACE_ATTENTION_ROWS,
     {.place = offsetof(struct layer, norm_mlp), .names = {"post_attention_layernorm.*"}},
     HUGGINGFACE_MLP_ROWS,
     {.place = offsetof(struct layer, router), .names = {"mlp.gate.weight"}},
+    HUGGINGFACE_GATE_UP_ROWS(expert_fc1, "mlp.experts.#"),
     {.place = offsetof(struct layer, expert_fc1),
      .names = {"mlp.experts.#.gate_up_proj.*"},
      .turned_if_so = true},

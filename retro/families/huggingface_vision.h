@@ -51,9 +51,12 @@ extern const struct json_table qwen_tower_table;
 enum status qwen_tower_finish(struct qwen_tower_keys *keys, struct error *e);
 /* A layer that attends over all rows and turns. */
 struct layer_spec qwen_tower_layer(const struct model_spec *spec, enum stack_id stack, int i);
-/* The attention of such a layer. */
+/* The attention of such a layer, whose product GGUF files have in parts. */
 #define QWEN_TOWER_ROWS \
     {.place = offsetof(struct layer, norm_in), .names = {"norm1.*"}}, \
+        {.place = offsetof(struct layer, qkv), .part = PART_Q, .names = {"attn.q.*"}}, \
+        {.place = offsetof(struct layer, qkv), .part = PART_K, .names = {"attn.k.*"}}, \
+        {.place = offsetof(struct layer, qkv), .part = PART_V, .names = {"attn.v.*"}}, \
         {.place = offsetof(struct layer, qkv), .names = {"attn.qkv.*"}}, \
         {.place = offsetof(struct layer, proj), .names = {"attn.proj.*"}}, { \
         .place = offsetof(struct layer, norm_mlp), .names = { "norm2.*" } \

@@ -93,6 +93,21 @@ static enum status read_rope_factors(struct dims *dims, const struct json *confi
     return STATUS_OK;
 }
 
+/* Our own keys, which stand with those of the text: GGUF files have norms and decays as they are
+ * computed with. */
+static enum status read_own_keys(struct model_spec *spec, const struct json *config,
+                                 struct error *e) {
+    struct dims *decoder = &spec->stacks[STACK_DECODER];
+    const struct json *text = json_member(config, "text_config");
+    if (json_kind(text) != JSON_KIND_OBJECT) text = config;
+    const struct json *centered = json_member(text, "zero_centered_norms");
+    if (centered && !json_bool(centered))
+        decoder->zero_centered_gamma = spec->projector.centered = false;
+    const struct json *decay = json_member(text, "logarithmic_decay");
+    decoder->state.plain_rate = decay && !json_bool(decay);
+    return read_rope_factors(decoder, text, e);
+}
+
 /* generation_config.json has the last word on what ends a text. An id outside the vocabulary is
  * never drawn. */
 static enum status read_ends(struct model *model, const char *folder, struct error *e) {
@@ -127,14 +142,7 @@ static enum status read_config(struct model *model, const char *folder, struct e
     if (status == STATUS_OK) status = find_family(config, &model->family, &model->info.family, e);
     if (status == STATUS_OK) status = model->family->read(config, &model->spec, e);
     drop_states(&model->spec);
-    /* Our own keys: GGUF files have norms and decays as they are computed with. */
-    const struct json *centered = json_member(config, "zero_centered_norms");
-    if (centered && !json_bool(centered))
-        model->spec.stacks[STACK_DECODER].zero_centered_gamma = false;
-    const struct json *decay = json_member(config, "logarithmic_decay");
-    model->spec.stacks[STACK_DECODER].state.plain_rate = decay && !json_bool(decay);
-    if (status == STATUS_OK)
-        status = read_rope_factors(&model->spec.stacks[STACK_DECODER], config, e);
+    if (status == STATUS_OK) status = read_own_keys(&model->spec, config, e);
     json_close(config);
     buffer_free(&text);
     return status ? status : read_ends(model, folder, e);
@@ -259,6 +267,8 @@ static void fill_info(struct model *model, const struct model_options *options) 
     info->writes = model_writes(model);
     info->picture_rows =
         model_writes(model) && spec->projector.out > 0 ? count_picture_rows(&spec->tower) : 0;
+    bool behind = info->picture_rows > 0 && spec->picture.id == spec->vocab;
+    info->text_ids = spec->vocab + behind;
     info->any_picture = info->picture_rows > 0 && spec->tower.image_h == 0;
     info->picture_columns = info->picture_rows > 0 ? model_given_columns(model) : 0;
     info->reads_source = stack->dims.reads == EDGE_SOURCE;

@@ -16,6 +16,8 @@ struct model_info {
     const char *family; /* "retro", "gpt", "bert", "t5" */
     int n_layers, hidden, heads, head_dim, ffn;
     int vocab;             /* ids a tokenizer can produce; sampling never goes beyond */
+    int text_ids;          /* that a text may have: the vocabulary, and the id behind it where that
+                              stands for a picture */
     int padded_vocab;      /* columns of the logits */
     int trained_positions; /* that config.json names; 0: none. RoPE goes further, with less sense */
     int max_positions;     /* longest sequence; 0: unlimited (RoPE) */

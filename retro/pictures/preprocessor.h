@@ -49,7 +49,8 @@ struct preprocessor {
 };
 
 /* Reads preprocessor_config.json of a model's folder or, where there is none,
- * processor_config.json; or one of these files itself. STATUS_NOT_FOUND where neither is there;
+ * processor_config.json; or one of these files itself; or what the file of a GGUF model's tower
+ * says in their place. STATUS_NOT_FOUND where neither is there;
  * STATUS_UNSUPPORTED for a processor that is not built in, STATUS_INVALID for keys that are wrong
  * or unknown, by their names. */
 enum status preprocessor_open(struct preprocessor *out, const char *path, struct error *e);

@@ -8,6 +8,7 @@
 
 #include "config/json/json_table.h"
 #include "retro/pictures/preprocessor.h"
+#include "retro/weights/gguf_tower.h"
 
 /* Sizes are {"height": 336, "width": 336}, {"shortest_edge": 336}, or a number. */
 struct size_keys {
@@ -383,9 +384,36 @@ static enum status preprocessor_read_file(struct preprocessor *out, const char *
     return status;
 }
 
+/* The file of a GGUF model's tower says how pictures are prepared. */
+static enum status preprocessor_open_gguf(struct preprocessor *out, const char *file,
+                                          struct error *e) {
+    struct buffer text = {0};
+    struct json *root = NULL;
+    struct gguf *gguf;
+    if (gguf_open_model(&gguf, file, e)) return e->status;
+    enum status status =
+        gguf_joined(gguf)
+            ? gguf_write_processor(gguf, &text, e)
+            : error_set(e, STATUS_NOT_FOUND,
+                        "%s: no file of a vision tower, *mmproj*.gguf, is beside it", file);
+    if (status == STATUS_OK)
+        status = json_parse(&root, (struct text_span){text.data, text.size}, file, e);
+    if (status == STATUS_OK) status = preprocessor_read(out, root, gguf_name(gguf_joined(gguf)), e);
+    json_close(root);
+    buffer_free(&text);
+    gguf_close(gguf);
+    return status;
+}
+
 enum status preprocessor_open(struct preprocessor *out, const char *path, struct error *e) {
     static const char *const names[] = {"preprocessor_config.json", "processor_config.json"};
     struct stat about;
+    struct buffer gguf = {0};
+    if (gguf_find_file(path, &gguf)) {
+        enum status status = preprocessor_open_gguf(out, gguf.data, e);
+        buffer_free(&gguf);
+        return status;
+    }
     if (stat(path, &about) == 0 && S_ISREG(about.st_mode))
         return preprocessor_read_file(out, path, e);
 

@@ -23,6 +23,7 @@ struct gguf {
     int n_tensors;
     struct file_map *maps;
     int n_maps;
+    struct gguf *tower; /* owned; NULL: none is joined */
 };
 
 /* One file being read. */
@@ -388,8 +389,16 @@ enum status gguf_open_memory(struct gguf **out, const void *data, size_t size, c
     return open_finish(out, gguf, read_file(gguf, data, size, name, e), e);
 }
 
+void gguf_join(struct gguf *model, struct gguf *tower) {
+    CHECK(model->tower == NULL);
+    model->tower = tower;
+}
+
+const struct gguf *gguf_joined(const struct gguf *model) { return model->tower; }
+
 void gguf_close(struct gguf *gguf) {
     if (gguf == NULL) return;
+    gguf_close(gguf->tower);
     for (int i = 0; i < gguf->n_maps; i++) file_map_close(&gguf->maps[i]);
     free(gguf->maps);
     free(gguf->values);

@@ -54,6 +54,9 @@ enum status gguf_open(struct gguf **out, const char *path, struct error *e);
 /* A file's bytes in memory, for the fuzzer; borrowed until gguf_close. */
 enum status gguf_open_memory(struct gguf **out, const void *data, size_t size, const char *name,
                              struct error *e);
+/* Puts the file of a vision tower beside that of its model, which closes it (gguf_tower.h). */
+void gguf_join(struct gguf *model, struct gguf *tower);
+const struct gguf *gguf_joined(const struct gguf *model); /* NULL: there is none */
 void gguf_close(struct gguf *gguf);
 const char *gguf_name(const struct gguf *gguf); /* for messages: the path */
 

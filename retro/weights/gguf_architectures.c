@@ -48,6 +48,12 @@ static const struct key_row qwen_vl_keys[] = {
     WHOLE_HEADS,
     {"rope.dimension_sections", "mrope_section", KEY_SECTIONS, 0},
 };
+/* How many layers the tower adds rows behind: the tower's file tells again (gguf_tower.c). */
+#define QWEN3_VL_KEYS \
+    {"rope.dimension_sections", "mrope_section", KEY_SECTIONS, 0}, { \
+        "n_deepstack_layers", NULL, KEY_IGNORED, 0 \
+    }
+static const struct key_row qwen3_vl_keys[] = {RMS_SIZES, WHOLE_HEADS, QWEN3_VL_KEYS};
 static const struct key_row starcoder2_keys[] = {
     SIZES("attention.layer_norm_epsilon", "norm_epsilon"), WHOLE_HEADS};
 static const struct key_row granite_keys[] = {
@@ -125,6 +131,13 @@ static const struct key_row qwen_moe_keys[] = {
     {"expert_feed_forward_length", "moe_intermediate_size", KEY_INT, 0},
     {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", KEY_INT, 0},
 };
+static const struct key_row qwen3_vl_moe_keys[] = {
+    RMS_SIZES,
+    WHOLE_HEADS,
+    QWEN3_VL_KEYS,
+    EXPERTS("num_experts"),
+    {"expert_feed_forward_length", "moe_intermediate_size", KEY_INT, 0},
+};
 
 /* All layers have experts, whose shape the tensors tell too. */
 static const struct key_row gpt_oss_keys[] = {
@@ -186,6 +199,10 @@ static const struct architecture architectures[] = {
     {ARCHITECTURE("qwen2vl", "qwen2_vl", qwen_vl_keys, plain_facts),
      .named_as = "qwen2"}, /* without the tower */
     {ARCHITECTURE("qwen3", "qwen3", llama_keys, llama_facts)},
+    {ARCHITECTURE("qwen3vl", "qwen3_vl_text", qwen3_vl_keys, llama_facts), .whole = "qwen3_vl",
+     .named_as = "qwen3"},
+    {ARCHITECTURE("qwen3vlmoe", "qwen3_vl_moe_text", qwen3_vl_moe_keys, qwen3_moe_facts),
+     .whole = "qwen3_vl_moe", .named_as = "qwen3_moe"},
     {ARCHITECTURE("qwen2moe", "qwen2_moe", qwen_moe_keys, qwen2_moe_facts)},
     {ARCHITECTURE("qwen3moe", "qwen3_moe", qwen_moe_keys, qwen3_moe_facts)},
     {ARCHITECTURE("gpt-oss", "gpt_oss", gpt_oss_keys, llama_facts), .untruncated = true,

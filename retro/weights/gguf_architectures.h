@@ -55,6 +55,8 @@ struct architecture {
     size_t n_facts;
     const struct key_row *scaling; /* its own keys of rope_scaling */
     size_t n_scaling;
+    const char *whole; /* the model_type of a family that reads pictures, and these keys in a
+                          text_config, also without a tower; NULL: they are all of config.json */
     const char
         *named_as;    /* the model_type of the family whose rows name its tensors; NULL: its own */
     bool paired;      /* RoPE turns rows 2i and 2i + 1 of a head, in the folder i and i + half */

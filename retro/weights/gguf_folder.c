@@ -10,6 +10,7 @@
 #include "config/base/text.h"
 #include "config/json/json_writer.h"
 #include "retro/weights/gguf_keys.h"
+#include "retro/weights/gguf_tower.h"
 
 static enum status write_float(struct json_writer *w, const struct gguf *gguf,
                                const struct architecture *architecture, const struct key_row *row,
@@ -168,9 +169,9 @@ static enum status write_key(struct json_writer *w, const struct gguf *gguf,
     return STATUS_OK;
 }
 
-static enum status write_keys(struct json_writer *w, const struct gguf *gguf,
-                              const struct architecture *architecture, const struct key_row *rows,
-                              size_t n, struct error *e) {
+enum status gguf_write_keys(struct json_writer *w, const struct gguf *gguf,
+                            const struct architecture *architecture, const struct key_row *rows,
+                            size_t n, struct error *e) {
     for (size_t i = 0; i < n; i++)
         if (write_key(w, gguf, architecture, &rows[i], e)) return e->status;
     return STATUS_OK;
@@ -222,8 +223,9 @@ static enum status write_scaling(struct json_writer *w, const struct gguf *gguf,
     put_key_string_n(w, "rope_type", type.text, type.size);
     if (architecture->untruncated) put_key_bool(w, "truncate", false);
     if (scales &&
-        (write_keys(w, gguf, architecture, architecture_scaling_keys, architecture_n_scaling, e) ||
-         write_keys(w, gguf, architecture, architecture->scaling, architecture->n_scaling, e)))
+        (gguf_write_keys(w, gguf, architecture, architecture_scaling_keys, architecture_n_scaling,
+                         e) ||
+         gguf_write_keys(w, gguf, architecture, architecture->scaling, architecture->n_scaling, e)))
         return e->status;
     if (sections && write_sections(w, gguf, architecture, sections, e)) return e->status;
     put_object_end(w);
@@ -297,7 +299,7 @@ static enum status write_rotation(struct json_writer *w, const struct gguf *gguf
                                          : STATUS_OK;
 }
 
-static bool names_key(const struct key_row *rows, size_t n, struct text_span key) {
+bool gguf_names_key(const struct key_row *rows, size_t n, struct text_span key) {
     for (size_t i = 0; i < n; i++)
         if (span_is(key, rows[i].key)) return true;
     return false;
@@ -313,10 +315,10 @@ static enum status check_keys(const struct gguf *gguf, const struct architecture
             key.text[prefix - 1] != '.')
             continue;
         key = (struct text_span){key.text + prefix, key.size - prefix};
-        if (names_key(architecture->keys, architecture->n_keys, key) ||
-            names_key(architecture_common_keys, architecture_n_common, key) ||
-            names_key(architecture_scaling_keys, architecture_n_scaling, key) ||
-            names_key(architecture->scaling, architecture->n_scaling, key) ||
+        if (gguf_names_key(architecture->keys, architecture->n_keys, key) ||
+            gguf_names_key(architecture_common_keys, architecture_n_common, key) ||
+            gguf_names_key(architecture_scaling_keys, architecture_n_scaling, key) ||
+            gguf_names_key(architecture->scaling, architecture->n_scaling, key) ||
             span_is(key, "rope.scaling.type"))
             continue;
         return error_set(
@@ -342,12 +344,12 @@ static enum status write_members(struct json_writer *w, const struct gguf *gguf,
     if (types && types->n_dims == 2) put_key_int(w, "type_vocab_size", types->shape[0]);
     if (architecture->activation) put_key_string(w, "hidden_act", architecture->activation);
     write_ends(w, gguf);
-    if (write_keys(w, gguf, architecture, architecture->keys, architecture->n_keys, e))
+    if (gguf_write_keys(w, gguf, architecture, architecture->keys, architecture->n_keys, e))
         return e->status;
     for (size_t i = 0; i < architecture_n_common; i++) {
         const struct key_row *row = &architecture_common_keys[i];
         struct text_span key = {row->key, strlen(row->key)};
-        if (!names_key(architecture->keys, architecture->n_keys, key) &&
+        if (!gguf_names_key(architecture->keys, architecture->n_keys, key) &&
             write_key(w, gguf, architecture, row, e))
             return e->status;
     }
@@ -359,14 +361,28 @@ static enum status write_members(struct json_writer *w, const struct gguf *gguf,
     return write_rotation(w, gguf, architecture, e);
 }
 
+/* A family that reads pictures has the keys of the text in a text_config. */
+static enum status write_whole(struct json_writer *w, const struct gguf *gguf,
+                               const struct architecture *architecture, const char *whole,
+                               struct error *e) {
+    put_key_string(w, "model_type", whole);
+    put_key_object(w, "text_config");
+    if (write_members(w, gguf, architecture, e)) return e->status;
+    put_object_end(w);
+    return gguf_joined(gguf) ? gguf_write_tower(w, gguf, e) : STATUS_OK;
+}
+
 enum status gguf_write_config(const struct gguf *gguf, struct buffer *json, struct error *e) {
     const struct architecture *architecture;
     struct json_writer w;
     if (architecture_find(gguf, &architecture, e) || check_keys(gguf, architecture, e))
         return e->status;
+    const struct tower_kind *tower = gguf_tower_kind(gguf);
+    const char *whole = tower ? tower_model_type(tower, architecture) : architecture->whole;
     put_begin_indented(&w, json, 2);
     put_object(&w);
-    enum status status = write_members(&w, gguf, architecture, e);
+    enum status status = whole ? write_whole(&w, gguf, architecture, whole, e)
+                               : write_members(&w, gguf, architecture, e);
     put_object_end(&w);
     return status;
 }

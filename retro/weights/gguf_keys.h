@@ -24,6 +24,13 @@ int64_t gguf_head_size(const struct gguf *gguf, const struct architecture *archi
 /* The layers of the model, without those behind them that foretell tokens. */
 int64_t gguf_layers(const struct gguf *gguf, const struct architecture *architecture);
 
+/* Whether one of the rows has this key. */
+bool gguf_names_key(const struct key_row *rows, size_t n, struct text_span key);
+/* The members of config.json that the rows tell of. */
+enum status gguf_write_keys(struct json_writer *w, const struct gguf *gguf,
+                            const struct architecture *architecture, const struct key_row *rows,
+                            size_t n, struct error *e);
+
 /* Members of config.json about single layers: their kinds by a list of truth values, or nothing
  * where the key is absent; the period of windows or their list; the kinds by the architecture's
  * lists of sizes. */

@@ -1,8 +1,11 @@
-/* retro/weights/weights_gguf.c: the tensors of a GGUF file as those of the folder that it stands
- * for. See weights_private.h. */
+/* retro/weights/weights_gguf.c: the tensors of a GGUF file, and of the tower's beside it, as those
+ * of the folder that they stand for. See weights_private.h. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "retro/weights/gguf_architectures.h"
 #include "retro/weights/gguf_blocks.h"
-#include "retro/weights/gguf_folder.h"
+#include "retro/weights/gguf_tower.h"
 #include "retro/weights/weights_private.h"
 
 static enum stored_dtype stored_dtype_of(const struct block_form *form) {
@@ -51,11 +54,58 @@ static enum status add_gguf_tensor(struct weights *weights, const struct archite
     return STATUS_OK;
 }
 
+/* The product of a patch of two frames, [d, colours, frames, P, P], from those of each frame. */
+static enum status join_frames(struct entry *entry, const struct gguf_tensor *first,
+                               const struct gguf_tensor *second, struct error *e) {
+    struct stored_tensor *stored = &entry->tensor;
+    bool alike = first->n_dims == 4 && second->n_dims == 4 && first->form == second->form &&
+                 block_form_plain(first->form) && first->elements > 0;
+    for (int i = 0; i < 4 && alike; i++) alike = first->shape[i] == second->shape[i];
+    if (!alike)
+        return error_set(e, STATUS_CORRUPT,
+                         "tensors \"%s\" and \"%s\" are no products of patches of one shape and "
+                         "type",
+                         first->name, second->name);
+    size_t pieces = (size_t)first->shape[0] * (size_t)first->shape[1],
+           piece = first->bytes / pieces;
+    char *joined = malloc(2 * first->bytes);
+    if (joined == NULL)
+        return error_set(e, STATUS_NO_MEMORY, "no memory for the tensor %s", stored->name);
+    for (size_t i = 0; i < pieces; i++) {
+        memcpy(joined + 2 * i * piece, first->data + i * piece, piece);
+        memcpy(joined + (2 * i + 1) * piece, second->data + i * piece, piece);
+    }
+    memmove(stored->shape + 3, stored->shape + 2, 2 * sizeof *stored->shape);
+    stored->shape[2] = 2;
+    stored->n_dims = 5;
+    stored->elements *= 2;
+    stored->bytes *= 2;
+    stored->data = entry->copy = joined;
+    return STATUS_OK;
+}
+
+static enum status add_tower_tensor(struct weights *weights, const struct gguf_tensor *from,
+                                    struct error *e) {
+    struct gguf_view view;
+    const struct gguf_tensor *second;
+    if (gguf_view_tower(&view, weights->gguf, from, &second, e)) return e->status;
+    if (view.name[0] == '\0') return STATUS_OK;
+    struct entry *entry = weights_add_entry(weights, view.name);
+    const char *name = entry->tensor.name;
+    describe_gguf(&entry->tensor, from, &view);
+    entry->tensor.name = name;
+    return second ? join_frames(entry, from, second, e) : STATUS_OK;
+}
+
 enum status weights_read_gguf(struct weights *weights, const char *path, struct error *e) {
     const struct architecture *architecture;
-    if (gguf_open(&weights->gguf, path, e) || architecture_find(weights->gguf, &architecture, e))
+    if (gguf_open_model(&weights->gguf, path, e) ||
+        architecture_find(weights->gguf, &architecture, e))
         return e->status;
     for (int i = 0; i < gguf_count(weights->gguf); i++)
         if (add_gguf_tensor(weights, architecture, gguf_at(weights->gguf, i), e)) return e->status;
+    const struct gguf *tower = gguf_joined(weights->gguf);
+    for (int i = 0; tower && i < gguf_count(tower); i++)
+        if (add_tower_tensor(weights, gguf_at(tower, i), e)) return e->status;
     return weights_sort(weights, path, e);
 }

@@ -111,10 +111,10 @@ int usual_passages(const struct config *config) {
 
 enum status check_vocabulary(const struct model_info *model, const struct tokenizer *tokenizer,
                              const char *folder, struct error *e) {
-    if (tokenizer_vocab_size(tokenizer) <= model->vocab) return STATUS_OK;
+    if (tokenizer_vocab_size(tokenizer) <= model->text_ids) return STATUS_OK;
     return error_set(e, STATUS_INVALID,
                      "%s: the tokenizer has %d ids, the model's vocabulary is %d", folder,
-                     tokenizer_vocab_size(tokenizer), model->vocab);
+                     tokenizer_vocab_size(tokenizer), model->text_ids);
 }
 
 /* A request of as many prompts as are allowed is taken by an idle server. */

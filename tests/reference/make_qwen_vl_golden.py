@@ -212,17 +212,22 @@ def qwen3_vl():
     write_3_as_hub(make("qwen3_vl", Qwen3VLForConditionalGeneration(config)))
 
 
-def qwen3_vl_moe():
-    config = Qwen3VLMoeConfig(text_config=TEXT_MOE, vision_config=TOWER_3, **IDS)
-    config._attn_implementation = "eager"
-    folder = make("qwen3_vl_moe", Qwen3VLMoeForConditionalGeneration(config))
-    write_3_as_hub(folder)
+def turn_experts(folder):
+    """Experts as published, [in, out]."""
     tensors = load_file(folder / "model.safetensors")
     for name, values in tensors.items():
         if ".experts." in name:
             tensors[name] = np.ascontiguousarray(values.swapaxes(1, 2))
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "model.safetensors").chmod(0o644)
+
+
+def qwen3_vl_moe():
+    config = Qwen3VLMoeConfig(text_config=TEXT_MOE, vision_config=TOWER_3, **IDS)
+    config._attn_implementation = "eager"
+    folder = make("qwen3_vl_moe", Qwen3VLMoeForConditionalGeneration(config))
+    write_3_as_hub(folder)
+    turn_experts(folder)
 
 
 # Chats.
@@ -334,5 +339,6 @@ def qwen3_vl_served():
 
 ALL = {"qwen2_vl": qwen2_vl, "qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl, "qwen3_vl_moe": qwen3_vl_moe, "qwen_vl_served": qwen_vl_served,
        "qwen3_vl_served": qwen3_vl_served}
-for name in sys.argv[1:] or ALL:
-    ALL[name]()
+if __name__ == "__main__":
+    for name in sys.argv[1:] or ALL:
+        ALL[name]()

@@ -23,10 +23,10 @@ enum status subject_open(struct subject *subject, const struct config *config, c
         return error_set(e, STATUS_UNSUPPORTED,
                          "this runs in one process: set parallel.comm to threads");
     subject->info = model_info(subject->model.model);
-    if (tokenizer_vocab_size(subject->tokenizer) > subject->info->vocab)
+    if (tokenizer_vocab_size(subject->tokenizer) > subject->info->text_ids)
         return error_set(e, STATUS_INVALID,
                          "%s: the tokenizer has %d ids, the model's vocabulary is %d", folder,
-                         tokenizer_vocab_size(subject->tokenizer), subject->info->vocab);
+                         tokenizer_vocab_size(subject->tokenizer), subject->info->text_ids);
     subject->k =
         config->retrieval.choice.k ? config->retrieval.choice.k : subject->info->num_neighbors;
     subject->min_similarity = (float)config->retrieval.choice.min_similarity;

@@ -3,8 +3,11 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "config/base/text.h"
 #include "retro/text/tokenizer_private.h"
+#include "retro/weights/gguf_tower.h"
 
 const struct gguf_value *gguf_mark_find(const struct gguf *gguf, const char *key) {
     char name[100];
@@ -78,6 +81,17 @@ static enum status read_scores(const struct vocabulary *vocabulary, struct error
     return STATUS_OK;
 }
 
+/* A token that a model with a tower needs and its vocabulary may lack: it stands behind the last
+ * one. */
+static void add_picture(struct vocabulary *vocabulary, const char *text) {
+    size_t n = strlen(text);
+    for (int i = 0; i < vocabulary->n; i++)
+        if (span_is(vocabulary->tokens[i].text, text)) return;
+    vocabulary->tokens[vocabulary->n] =
+        (struct gguf_token){.text = {text, n}, .kind = GGUF_TOKEN_CONTROL};
+    vocabulary->n++;
+}
+
 enum status vocabulary_read(struct vocabulary *vocabulary, const struct gguf *gguf,
                             struct error *e) {
     const struct gguf_value *tokens = gguf_mark_find(gguf, "tokens");
@@ -88,7 +102,7 @@ enum status vocabulary_read(struct vocabulary *vocabulary, const struct gguf *gg
         return error_set(e, STATUS_INVALID,
                          "%s: tokenizer.ggml.tokens: expected a list of 1 to %d texts",
                          gguf_name(gguf), TOKENIZER_MAX_ID);
-    vocabulary->tokens = xcalloc((size_t)it.left, sizeof *vocabulary->tokens);
+    vocabulary->tokens = xcalloc((size_t)it.left + 1, sizeof *vocabulary->tokens);
     while (gguf_next(&it, &item)) {
         struct gguf_token *token = &vocabulary->tokens[vocabulary->n];
         vocabulary->n++;
@@ -96,5 +110,7 @@ enum status vocabulary_read(struct vocabulary *vocabulary, const struct gguf *gg
         token->kind = GGUF_TOKEN_NORMAL;
     }
     if (read_kinds(vocabulary, e) || read_scores(vocabulary, e)) return e->status;
+    const struct tower_kind *tower = gguf_tower_kind(gguf);
+    if (tower) add_picture(vocabulary, tower_marks_of(tower).picture);
     return STATUS_OK;
 }

@@ -8,6 +8,7 @@
 
 #include "config/json/json_writer.h"
 #include "retro/text/open/gguf_vocabulary.h"
+#include "retro/weights/gguf_tower.h"
 
 /* Parts of tokenizer.json. */
 
@@ -435,6 +436,16 @@ static enum status put_mark(struct json_writer *w, const struct vocabulary *voca
     return STATUS_OK;
 }
 
+/* The tokens that stand around a picture, which its processor writes. */
+static void put_pictures(struct json_writer *w, const struct gguf *gguf) {
+    const struct tower_kind *tower = gguf_tower_kind(gguf);
+    if (tower == NULL || tower_marks_of(tower).begin == NULL) return;
+    struct tower_marks marks = tower_marks_of(tower);
+    put_key_string(w, "boi_token", marks.begin);
+    put_key_string(w, "image_token", marks.picture);
+    put_key_string(w, "eoi_token", marks.end);
+}
+
 static enum status put_options(struct json_writer *w, const struct vocabulary *vocabulary,
                                enum model_kind kind, struct error *e) {
     bool adds_bos, adds_eos;
@@ -450,6 +461,7 @@ static enum status put_options(struct json_writer *w, const struct vocabulary *v
         put_mark(w, vocabulary, "unk_token", "unknown_token_id", e) ||
         put_mark(w, vocabulary, "pad_token", "padding_token_id", e))
         return e->status;
+    put_pictures(w, vocabulary->gguf);
     if (gguf_text(gguf_value_find(vocabulary->gguf, "tokenizer.chat_template"), &template))
         put_span(w, "chat_template", template);
     return STATUS_OK;

@@ -8,7 +8,7 @@
 #include "config/base/hash.h"
 #include "retro/text/open/tokenizer_gguf.h"
 #include "retro/text/tokenizer_private.h"
-#include "retro/weights/gguf_folder.h"
+#include "retro/weights/gguf_tower.h"
 
 const struct json *config_mark(const struct tokenizer_config *config, const char *key) {
     const struct json *value = json_member(config->options, key);
@@ -210,7 +210,7 @@ enum status tokenizer_open_gguf(struct tokenizer **out, const struct gguf *gguf,
 
 static enum status open_gguf_file(struct tokenizer **out, const char *path, struct error *e) {
     struct gguf *gguf;
-    if (gguf_open(&gguf, path, e)) return e->status;
+    if (gguf_open_model(&gguf, path, e)) return e->status;
     enum status status = tokenizer_open_gguf(out, gguf, e);
     if (status) error_prefix(e, "%s: tokenizer", path);
     gguf_close(gguf);

@@ -42,7 +42,8 @@ static const struct json_field other_item = {"other", JSON_STRUCT, .table = &oth
 
 static const struct option_row model_rows[] = {
     OPTION_PATH(struct model_settings, path,
-                "folder with config.json, safetensors and tokenizer, or a .gguf file"),
+                "folder with config.json, safetensors and tokenizer, or a .gguf file; its tower, "
+                "*mmproj*.gguf, is found beside it"),
     OPTION_TEXT(struct model_settings, name, "",
                 "the id that /v1/models shows; empty: the folder's name"),
     OPTION_TEXT(struct model_settings, device, "cpu",

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "retro/text/open/tokenizer_gguf.h"
-#include "retro/weights/gguf_folder.h"
+#include "retro/weights/gguf_tower.h"
 #include "tools/convert/sink/sink.h"
 
 static enum status copy_tokenizer(const struct output *out, const struct gguf *gguf,
@@ -31,16 +31,28 @@ static enum status copy_sampling(const struct output *out, const struct gguf *gg
     return status;
 }
 
+/* How pictures are prepared, where there is a tower. */
+static enum status copy_processor(const struct output *out, const struct gguf *gguf,
+                                  struct error *e) {
+    struct buffer text = {0};
+    if (gguf_joined(gguf) == NULL) return STATUS_OK;
+    enum status status = gguf_write_processor(gguf, &text, e);
+    if (status == STATUS_OK) status = output_write(out, "preprocessor_config.json", &text, e);
+    buffer_free(&text);
+    return status;
+}
+
 enum status output_copy_gguf(const struct output *out, const char *from, const char *note,
                              struct error *e) {
     struct buffer file = {0}, config = {0}, card = {0};
     struct gguf *gguf = NULL;
     CHECK(gguf_find_file(from, &file));
-    enum status status = gguf_open(&gguf, file.data, e);
+    enum status status = gguf_open_model(&gguf, file.data, e);
     if (status == STATUS_OK) status = gguf_write_config(gguf, &config, e);
     if (status == STATUS_OK) status = output_write(out, "config.json", &config, e);
     if (status == STATUS_OK) status = copy_sampling(out, gguf, e);
     if (status == STATUS_OK) status = copy_tokenizer(out, gguf, e);
+    if (status == STATUS_OK) status = copy_processor(out, gguf, e);
     buffer_append_string(&card, note + 1); /* without the blank line before it */
     if (status == STATUS_OK) status = output_write(out, "README.md", &card, e);
     gguf_close(gguf);

@@ -1,0 +1,437 @@
+/* retro/weights/gguf_tower.c: kinds of towers in GGUF files: keys, tensors, tokens; whether a tower
+ * fits its model. See gguf_tower.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/base/text.h"
+#include "retro/weights/gguf_rows.h"
+#include "retro/weights/gguf_tower_kinds.h"
+
+/* Keys "clip.": their values of a file that has a tower of pictures alone. */
+static const struct key_row outer_keys[] = {
+    {"has_vision_encoder", NULL, KEY_NEUTRAL, 1}, {"has_text_encoder", NULL, KEY_NEUTRAL, 0},
+    {"has_audio_encoder", NULL, KEY_NEUTRAL, 0},  {"has_llava_projector", NULL, KEY_IGNORED, 0},
+    {"has_qwen2vl_merger", NULL, KEY_IGNORED, 0}, {"projector_type", NULL, KEY_IGNORED, 0},
+    {"use_gelu", NULL, KEY_IGNORED, 0}, /* the activation: gguf_tower_folder.c */
+    {"use_silu", NULL, KEY_IGNORED, 0},
+};
+static const struct architecture outer = {.name = "clip", .keys = ROWS(outer_keys)};
+
+/* The width behind the projector is that of a tensor, and the processor's file has the colours. */
+#define SHARED_KEYS \
+    {"patch_size", "patch_size", KEY_INT, 0}, {"projection_dim", NULL, KEY_IGNORED, 0}, \
+        {"projector_type", NULL, KEY_IGNORED, 0}, {"image_mean", NULL, KEY_IGNORED, 0}, { \
+        "image_std", NULL, KEY_IGNORED, 0 \
+    }
+#define WIDTHS \
+    {"embedding_length", "hidden_size", KEY_INT, 0}, { \
+        "feed_forward_length", "intermediate_size", KEY_INT, 0 \
+    }
+static const struct key_row siglip_keys[] = {
+    SHARED_KEYS,
+    WIDTHS,
+    {"block_count", "num_hidden_layers", KEY_INT, 0},
+    {"attention.head_count", "num_attention_heads", KEY_INT, 0},
+    {"attention.layer_norm_epsilon", "layer_norm_eps", KEY_FLOAT, 1e-6},
+    {"image_size", "image_size", KEY_INT, 0},
+    {"projector.scale_factor", NULL, KEY_IGNORED, 0}, /* mm_tokens_per_image */
+};
+static const struct key_row clip_keys[] = {
+    SHARED_KEYS,
+    WIDTHS,
+    {"block_count", "num_hidden_layers", KEY_INT, 0},
+    {"attention.head_count", "num_attention_heads", KEY_INT, 0},
+    {"attention.layer_norm_epsilon", "layer_norm_eps", KEY_FLOAT, 1e-5},
+    {"image_size", "image_size", KEY_INT, 0},
+    {"feature_layer", NULL, KEY_IGNORED, 0}, /* vision_feature_layer */
+};
+/* The norms of these towers have the epsilon 1e-6, and their files have that of the text. */
+#define QWEN_KEYS \
+    SHARED_KEYS, {"block_count", "depth", KEY_INT, 0}, \
+        {"attention.head_count", "num_heads", KEY_INT, 0}, \
+        {"attention.layer_norm_epsilon", NULL, KEY_IGNORED, 0}, \
+        {"image_size", NULL, KEY_IGNORED, 0}, {"image_min_pixels", NULL, KEY_IGNORED, 0}, \
+        {"image_max_pixels", NULL, KEY_IGNORED, 0}, { \
+        "spatial_merge_size", NULL, KEY_NEUTRAL, 2 \
+    }
+static const struct key_row qwen2_keys[] = {
+    QWEN_KEYS,
+    {"embedding_length", "embed_dim", KEY_INT, 0},
+    {"feed_forward_length", NULL, KEY_IGNORED, 0}, /* the tensors tell: some files have 0 */
+};
+static const struct key_row qwen2_5_keys[] = {
+    QWEN_KEYS,
+    {"embedding_length", "hidden_size", KEY_INT, 0},
+    {"feed_forward_length", NULL, KEY_IGNORED, 0},
+    {"window_size", "window_size", KEY_INT, 112},
+    {"n_wa_pattern", NULL, KEY_IGNORED, 0}, /* fullatt_block_indexes */
+};
+static const struct key_row qwen3_keys[] = {
+    QWEN_KEYS, WIDTHS, {"is_deepstack_layers", NULL, KEY_IGNORED, 0}, /* deepstack_visual_indexes */
+};
+
+#define SIGLIP "vision_tower.vision_model."
+/* CLIP's names, too. */
+#define SIGLIP_TENSORS \
+    {"v.patch_embd.*", SIGLIP "embeddings.patch_embedding.*"}, \
+        {"v.position_embd.weight", SIGLIP "embeddings.position_embedding.weight"}, \
+        {"v.post_ln.*", SIGLIP "post_layernorm.*"}, \
+        {"v.blk.#.ln1.*", SIGLIP "encoder.layers.#.layer_norm1.*"}, \
+        {"v.blk.#.attn_q.*", SIGLIP "encoder.layers.#.self_attn.q_proj.*"}, \
+        {"v.blk.#.attn_k.*", SIGLIP "encoder.layers.#.self_attn.k_proj.*"}, \
+        {"v.blk.#.attn_v.*", SIGLIP "encoder.layers.#.self_attn.v_proj.*"}, \
+        {"v.blk.#.attn_out.*", SIGLIP "encoder.layers.#.self_attn.out_proj.*"}, \
+        {"v.blk.#.ln2.*", SIGLIP "encoder.layers.#.layer_norm2.*"}, \
+        {"v.blk.#.ffn_up.*", SIGLIP "encoder.layers.#.mlp.fc1.*"}, { \
+        "v.blk.#.ffn_down.*", SIGLIP "encoder.layers.#.mlp.fc2.*" \
+    }
+static const struct tower_tensor gemma3_tensors[] = {
+    SIGLIP_TENSORS,
+    {"mm.soft_emb_norm.weight", "multi_modal_projector.mm_soft_emb_norm.weight"},
+    {"mm.input_projection.weight", "multi_modal_projector.mm_input_projection_weight"},
+};
+static const struct tower_tensor llava_tensors[] = {
+    {"v.class_embd", SIGLIP "embeddings.class_embedding"},
+    {"v.pre_ln.*", SIGLIP "pre_layrnorm.*"},
+    SIGLIP_TENSORS,
+    {"mm.0.*", "multi_modal_projector.linear_1.*"},
+    {"mm.2.*", "multi_modal_projector.linear_2.*"},
+};
+#define QWEN_TENSORS \
+    {"v.patch_embd.*", "visual.patch_embed.proj.*"}, {"v.blk.#.ln1.*", "visual.blocks.#.norm1.*"}, \
+        {"v.blk.#.attn_q.*", "visual.blocks.#.attn.q.*"}, \
+        {"v.blk.#.attn_k.*", "visual.blocks.#.attn.k.*"}, \
+        {"v.blk.#.attn_v.*", "visual.blocks.#.attn.v.*"}, \
+        {"v.blk.#.attn_qkv.*", "visual.blocks.#.attn.qkv.*"}, \
+        {"v.blk.#.attn_out.*", "visual.blocks.#.attn.proj.*"}, { \
+        "v.blk.#.ln2.*", "visual.blocks.#.norm2.*" \
+    }
+#define QWEN2_MERGER \
+    {"v.post_ln.*", "visual.merger.ln_q.*"}, {"mm.0.*", "visual.merger.mlp.0.*"}, { \
+        "mm.2.*", "visual.merger.mlp.2.*" \
+    }
+static const struct tower_tensor qwen2_tensors[] = {
+    QWEN_TENSORS,
+    QWEN2_MERGER,
+    {"v.blk.#.ffn_up.*", "visual.blocks.#.mlp.fc1.*"},
+    {"v.blk.#.ffn_down.*", "visual.blocks.#.mlp.fc2.*"},
+};
+static const struct tower_tensor qwen2_5_tensors[] = {
+    QWEN_TENSORS,
+    QWEN2_MERGER,
+    {"v.blk.#.ffn_gate.*", "visual.blocks.#.mlp.gate_proj.*"},
+    {"v.blk.#.ffn_up.*", "visual.blocks.#.mlp.up_proj.*"},
+    {"v.blk.#.ffn_down.*", "visual.blocks.#.mlp.down_proj.*"},
+};
+/* A merger's number is its layer in the file, and its place among them in the folder. */
+static const struct tower_tensor qwen3_tensors[] = {
+    QWEN_TENSORS,
+    {"v.position_embd.weight", "visual.pos_embed.weight"},
+    {"v.post_ln.*", "visual.merger.norm.*"},
+    {"mm.0.*", "visual.merger.linear_fc1.*"},
+    {"mm.2.*", "visual.merger.linear_fc2.*"},
+    {"v.blk.#.ffn_up.*", "visual.blocks.#.mlp.linear_fc1.*"},
+    {"v.blk.#.ffn_down.*", "visual.blocks.#.mlp.linear_fc2.*"},
+    {"v.deepstack.#.norm.*", "visual.deepstack_merger_list.#.norm.*"},
+    {"v.deepstack.#.fc1.*", "visual.deepstack_merger_list.#.linear_fc1.*"},
+    {"v.deepstack.#.fc2.*", "visual.deepstack_merger_list.#.linear_fc2.*"},
+};
+
+#define VISION(type, rows) \
+    .vision = {.name = "clip.vision", .model_type = (type), .keys = ROWS(rows)}
+#define MERGER .last = "mm.2.weight", .marks = {NULL, "<|image_pad|>", NULL}
+/* The limits of pictures' pixels are those of the published folders. */
+#define QWEN2_PROCESSOR \
+    .processor = "Qwen2VLImageProcessor", .least_pixels = 56 * 56, .most_pixels = 28 * 28 * 16384
+#define QWEN3_PROCESSOR \
+    .processor = "Qwen2VLImageProcessor", .least_pixels = 1 << 16, .most_pixels = 1 << 24
+static const struct tower_kind kinds[] = {
+    {.projector = "gemma3",
+     .family = TOWER_GEMMA3,
+     .models = {"gemma3"},
+     .types = {"gemma3"},
+     VISION("siglip_vision_model", siglip_keys),
+     .tensors = ROWS(gemma3_tensors),
+     .last = "mm.input_projection.weight",
+     .last_dim = 1,
+     .marks = {"<start_of_image>", "<image_soft_token>", "<end_of_image>"},
+     .processor = "Gemma3ImageProcessor"},
+    {.projector = "mlp",
+     .family = TOWER_LLAVA,
+     .models = {"llama"},
+     .types = {"llava"},
+     VISION("clip_vision_model", clip_keys),
+     .tensors = ROWS(llava_tensors),
+     .last = "mm.2.weight",
+     .marks = {NULL, "<image>", NULL},
+     .processor = "CLIPImageProcessor"},
+    {.projector = "qwen2vl_merger",
+     .family = TOWER_QWEN2,
+     .models = {"qwen2vl"},
+     .types = {"qwen2_vl"},
+     VISION("qwen2_vl", qwen2_keys),
+     .tensors = ROWS(qwen2_tensors),
+     MERGER,
+     QWEN2_PROCESSOR},
+    {.projector = "qwen2.5vl_merger",
+     .family = TOWER_QWEN2_5,
+     .models = {"qwen2vl"},
+     .types = {"qwen2_5_vl"},
+     VISION("qwen2_5_vl", qwen2_5_keys),
+     .tensors = ROWS(qwen2_5_tensors),
+     MERGER,
+     QWEN2_PROCESSOR},
+    {.projector = "qwen3vl_merger",
+     .family = TOWER_QWEN3,
+     .models = {"qwen3vl", "qwen3vlmoe"},
+     .types = {"qwen3_vl", "qwen3_vl_moe"},
+     VISION(NULL, qwen3_keys),
+     .tensors = ROWS(qwen3_tensors),
+     MERGER,
+     QWEN3_PROCESSOR},
+};
+
+static void list_projectors(char *text, size_t size) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < ARRAY_COUNT(kinds) && used < size; i++)
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", kinds[i].projector);
+}
+
+static bool read_projector(const struct gguf *tower, struct text_span *out) {
+    return gguf_text(gguf_value_find(tower, "clip.projector_type"), out) ||
+           gguf_text(gguf_value_find(tower, "clip.vision.projector_type"), out);
+}
+
+static const struct tower_kind *find_kind(const struct gguf *tower) {
+    struct text_span name;
+    if (!read_projector(tower, &name)) return NULL;
+    for (size_t i = 0; i < ARRAY_COUNT(kinds); i++)
+        if (span_is(name, kinds[i].projector)) return &kinds[i];
+    return NULL;
+}
+
+static enum status fail_kind(const struct gguf *tower, struct error *e) {
+    char known[200];
+    struct text_span name = {"", 0};
+    read_projector(tower, &name);
+    list_projectors(known, sizeof known);
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "%s: clip.projector_type \"%.*s\" is missing or unknown; known: %s",
+                     gguf_name(tower), (int)(name.size < 60 ? name.size : 60), name.text, known);
+}
+
+const struct tower_kind *gguf_tower_kind(const struct gguf *model) {
+    const struct gguf *tower = gguf_joined(model);
+    return tower ? find_kind(tower) : NULL;
+}
+
+const char *tower_model_type(const struct tower_kind *kind,
+                             const struct architecture *architecture) {
+    for (size_t i = 0; i < ARRAY_COUNT(kind->models); i++)
+        if (kind->models[i] && strcmp(kind->models[i], architecture->name) == 0)
+            return kind->types[i];
+    return NULL;
+}
+
+struct tower_marks tower_marks_of(const struct tower_kind *kind) {
+    return kind->marks;
+}
+
+/* Every key is known; those of no consequence have the values that are supported. */
+static enum status check_keys(const struct gguf *tower, const struct tower_kind *kind,
+                              struct error *e) {
+    static const char inner[] = "clip.vision.", all[] = "clip.";
+    for (int i = 0; i < gguf_value_count(tower); i++) {
+        struct text_span key = gguf_value_at(tower, i)->key;
+        if (key.size < strlen(all) || memcmp(key.text, all, strlen(all)) != 0) continue;
+        bool vision = key.size > strlen(inner) && memcmp(key.text, inner, strlen(inner)) == 0;
+        const struct architecture *rows = vision ? &kind->vision : &outer;
+        size_t prefix = strlen(vision ? inner : all);
+        if (gguf_names_key(rows->keys, rows->n_keys,
+                           (struct text_span){key.text + prefix, key.size - prefix}))
+            continue;
+        return error_set(
+            e, STATUS_UNSUPPORTED, "%s: key \"%.*s\" is not known for %s, and may change results",
+            gguf_name(tower), (int)(key.size < 80 ? key.size : 80), key.text, kind->projector);
+    }
+    struct buffer nothing = {0};
+    struct json_writer w;
+    put_begin(&w, &nothing);
+    enum status status = gguf_write_keys(&w, tower, &outer, outer.keys, outer.n_keys, e);
+    buffer_free(&nothing);
+    return status;
+}
+
+enum status tower_read_size(const struct gguf *tower, const struct tower_kind *kind,
+                            const char *key, int64_t *out, struct error *e) {
+    const struct gguf_value *value = architecture_value(tower, &kind->vision, key);
+    if (gguf_key_int(value, out) && *out >= 1 && *out <= 1 << 20) return STATUS_OK;
+    return gguf_key_fail(tower, &kind->vision, key, "is absent or no size", e);
+}
+
+static enum status check_sizes(const struct gguf *tower, const struct tower_kind *kind,
+                               struct error *e) {
+    int64_t size;
+    for (size_t i = 0; i < kind->vision.n_keys; i++) {
+        const struct key_row *row = &kind->vision.keys[i];
+        bool needed = row->kind == KEY_INT && row->number == 0;
+        if (needed && tower_read_size(tower, kind, row->key, &size, e)) return e->status;
+    }
+    return STATUS_OK;
+}
+
+int64_t tower_count_deepstack(const struct gguf *tower, const struct tower_kind *kind, int64_t i) {
+    struct gguf_items it =
+        gguf_items_of(architecture_value(tower, &kind->vision, "is_deepstack_layers"));
+    struct gguf_value item;
+    int64_t marked, n = 0;
+    for (int64_t layer = 0; layer < i && gguf_next(&it, &item); layer++)
+        n += gguf_int(&item, &marked) && marked != 0;
+    return n;
+}
+
+static enum status check_deepstack(const struct gguf *model, const struct gguf *tower,
+                                   const struct architecture *architecture,
+                                   const struct tower_kind *kind, struct error *e) {
+    int64_t read = 0, added = tower_count_deepstack(tower, kind, INT64_MAX);
+    if (kind->family != TOWER_QWEN3) return STATUS_OK;
+    gguf_int(architecture_value(model, architecture, "n_deepstack_layers"), &read);
+    if (read == added) return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "%s adds rows behind %lld layers, %s reads them behind %lld: they are not of "
+                     "one model",
+                     gguf_name(tower), (long long)added, gguf_name(model), (long long)read);
+}
+
+static enum status check_width(const struct gguf *model, const struct gguf *tower,
+                               const struct architecture *architecture,
+                               const struct tower_kind *kind, struct error *e) {
+    const struct gguf_tensor *last = gguf_find(tower, kind->last);
+    int64_t width = 0;
+    if (last == NULL || last->n_dims != 2)
+        return error_set(e, STATUS_CORRUPT, "%s: tensor %s is missing or no matrix",
+                         gguf_name(tower), kind->last);
+    gguf_key_int(architecture_value(model, architecture, "embedding_length"), &width);
+    if (last->shape[kind->last_dim] == width) return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "%s makes rows of %lld numbers, %s reads rows of %lld: they are not of one "
+                     "model",
+                     gguf_name(tower), (long long)last->shape[kind->last_dim], gguf_name(model),
+                     (long long)width);
+}
+
+enum status gguf_check_tower(const struct gguf *model, const struct gguf *tower, struct error *e) {
+    const struct architecture *architecture;
+    const struct tower_kind *kind = find_kind(tower);
+    struct text_span name;
+    if (!gguf_text(gguf_value_find(tower, "general.architecture"), &name) ||
+        !span_is(name, outer.name))
+        return error_set(e, STATUS_INVALID,
+                         "%s: general.architecture is not \"clip\": this is no vision tower",
+                         gguf_name(tower));
+    if (kind == NULL) return fail_kind(tower, e);
+    if (architecture_find(model, &architecture, e)) return e->status;
+    if (tower_model_type(kind, architecture) == NULL)
+        return error_set(e, STATUS_INVALID,
+                         "%s is a tower (%s) that does not go with %s, a model of the architecture "
+                         "%s: keep a model and its tower in a folder of their own",
+                         gguf_name(tower), kind->projector, gguf_name(model), architecture->name);
+    if (check_keys(tower, kind, e) || check_sizes(tower, kind, e) ||
+        check_width(model, tower, architecture, kind, e))
+        return e->status;
+    return check_deepstack(model, tower, architecture, kind, e);
+}
+
+/* Names. */
+
+bool tower_swaps_mlp(const struct gguf *tower) {
+    const struct gguf_tensor *up = gguf_find(tower, "v.blk.0.ffn_up.weight"),
+                             *down = gguf_find(tower, "v.blk.0.ffn_down.weight"),
+                             *norm = gguf_find(tower, "v.blk.0.ln1.weight");
+    bool there = up && down && norm && up->n_dims == 2 && down->n_dims == 2 && norm->n_dims == 1;
+    return there && down->shape[1] == norm->shape[0] && up->shape[1] != norm->shape[0];
+}
+
+/* Whether a name has the form of a row; its number, -1 without one, and its ending. */
+static bool match(const char *form, const char *name, int64_t *number, const char **ending) {
+    *number = -1;
+    *ending = "";
+    for (; *form && *form != '*'; form++) {
+        if (*form == '#') {
+            char *end;
+            *number = strtol(name, &end, 10);
+            if (end == name || *name < '0' || *name > '9' || *number >= ARCHITECTURE_LAYERS)
+                return false;
+            name = end;
+        } else if (*form == *name) {
+            name++;
+        } else {
+            return false;
+        }
+    }
+    if (*form == '\0') return *name == '\0';
+    *ending = name;
+    return strcmp(name, "weight") == 0 || strcmp(name, "bias") == 0;
+}
+
+/* A row's name for the folder, with the number and the ending. */
+static bool fill(char *out, size_t size, const char *form, int64_t number, const char *ending) {
+    struct buffer name = {0};
+    for (; *form; form++) {
+        if (*form == '#')
+            buffer_printf(&name, "%lld", (long long)number);
+        else if (*form == '*')
+            buffer_append_string(&name, ending);
+        else
+            buffer_append(&name, form, 1);
+    }
+    bool fits = name.size < size;
+    if (fits) memcpy(out, name.data, name.size + 1);
+    buffer_free(&name);
+    return fits;
+}
+
+/* The rows of both products of an MLP are beside each other. */
+static const struct tower_tensor *exchange_mlp(const struct tower_tensor *row) {
+    if (strstr(row->name, "ffn_up")) return row + 1;
+    return strstr(row->name, "ffn_down") ? row - 1 : row;
+}
+
+static bool name_tensor(struct gguf_view *view, const struct gguf *tower,
+                        const struct tower_kind *kind, const char *name) {
+    for (size_t i = 0; i < kind->n_tensors; i++) {
+        const struct tower_tensor *row = &kind->tensors[i];
+        const char *ending;
+        int64_t number;
+        if (!match(row->name, name, &number, &ending)) continue;
+        if (tower_swaps_mlp(tower)) row = exchange_mlp(row);
+        if (strncmp(name, "v.deepstack.", strlen("v.deepstack.")) == 0)
+            number = tower_count_deepstack(tower, kind, number);
+        return fill(view->name, sizeof view->name, row->folder, number, ending);
+    }
+    return false;
+}
+
+enum status gguf_view_tower(struct gguf_view *view, const struct gguf *model,
+                            const struct gguf_tensor *tensor, const struct gguf_tensor **frames,
+                            struct error *e) {
+    static const char first[] = "v.patch_embd.weight", second[] = "v.patch_embd.weight.1";
+    const struct gguf *tower = gguf_joined(model);
+    const struct tower_kind *kind = find_kind(tower);
+    bool two = kind->most_pixels > 0; /* of Qwen's towers */
+    *view = (struct gguf_view){.turned = false};
+    *frames = NULL;
+    if (two && strcmp(tensor->name, second) == 0) return STATUS_OK;
+    if (two && strcmp(tensor->name, first) == 0) {
+        *frames = gguf_find(tower, second);
+        if (*frames == NULL)
+            return error_set(e, STATUS_CORRUPT, "%s: tensor %s is missing", gguf_name(tower),
+                             second);
+    }
+    if (name_tensor(view, tower, kind, tensor->name)) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED, "%s: tensor \"%s\" has no place in a tower of %s",
+                     gguf_name(tower), tensor->name, kind->projector);
+}

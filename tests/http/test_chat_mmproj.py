@@ -1,0 +1,105 @@
+"""Chats about pictures with a model in two GGUF files, its own and its tower's: the answers are those of the folder that both
+were made of (tests/reference/make_gguf_towers.py)."""
+import base64
+import json
+import shutil
+import subprocess
+
+import pytest
+from conftest import BUILD, ROOT, Server
+
+GOLDEN = ROOT / "tests/golden"
+PAIRS = GOLDEN / "mmproj"
+NAMES = ["gemma3_served", "llava_served", "qwen_vl_served", "qwen3_vl_served"]
+
+
+def messages_of(folder, turns):
+    def part_of(part):
+        if not part.endswith(".png"):
+            return {"type": "text", "text": part}
+        url = "data:image/png;base64," + base64.b64encode((folder / part).read_bytes()).decode()
+        return {"type": "image_url", "image_url": {"url": url}}
+    return [{"role": "assistant", "content": turn} if i % 2 else {"role": "user", "content": list(map(part_of, turn))}
+            for i, turn in enumerate(turns)]
+
+
+def start(folder, model):
+    folder.mkdir()
+    config = folder / "retro.json"
+    config.write_text(json.dumps({"model": {"path": str(model), "name": "seer", "dtype": "f32"},
+                                  "server": {"port": 0, "max_context": 400}}))
+    return Server(config, folder)
+
+
+def answers_of(running, folder):
+    cases = json.loads((folder / "answers.json").read_text())
+    try:
+        replies = [running.client().chat.completions.create(
+            model="seer", messages=messages_of(folder, case.get("turns") or [case["parts"]]), temperature=0, max_tokens=12, logprobs=True)
+            for case in cases]
+    finally:
+        assert running.stop() == 0, running.log.read_text()
+    return [(r.choices[0].message.content, r.usage.prompt_tokens, [t.logprob for t in r.choices[0].logprobs.content])
+            for r in replies]
+
+
+def as_torchvision(folder, out):
+    """The folder with the back end that files are read with: they do not name one."""
+    shutil.copytree(folder, out)
+    for name in ("processor_config.json", "preprocessor_config.json"):
+        if (out / name).exists():
+            (out / name).write_text((out / name).read_text().replace("ImageProcessorPil", "ImageProcessor"))
+    return out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_answers_are_those_of_the_folder(name, tmp_path):
+    folder = as_torchvision(GOLDEN / name, tmp_path / "folder")
+    want = answers_of(start(tmp_path / "a", folder), folder)
+    got = answers_of(start(tmp_path / "b", PAIRS / name / "model.gguf"), folder)
+    for (text, tokens, logprobs), (other, others, numbers) in zip(want, got):
+        assert (text, tokens) == (other, others)
+        assert logprobs == pytest.approx(numbers, abs=1e-4)
+
+
+def check(model, tmp_path):
+    return subprocess.run([BUILD / "retro-server", "--check-config", "--set", f"model.path={model}", "--set",
+                           "server.max_context=400"], capture_output=True, text=True)
+
+
+def beside(tmp_path, model, *towers):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    shutil.copy(model, folder / "model.gguf")
+    for i, tower in enumerate(towers):
+        shutil.copy(PAIRS / tower / "mmproj-tiny.gguf", folder / f"mmproj-{i}.gguf")
+    return folder / "model.gguf"
+
+
+def test_a_pair_is_checked(tmp_path):
+    done = check(beside(tmp_path, PAIRS / "gemma3_served/model.gguf", "gemma3_served"), tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("model, towers, words", [
+    (PAIRS / "gemma3_served/model.gguf", ["gemma3_served", "gemma3_a"],
+     "2 files could be the vision tower of the model: mmproj-0.gguf, mmproj-1.gguf"),
+    (PAIRS / "gemma3_served/model.gguf", ["qwen3_vl"], "mmproj-0.gguf is a tower (qwen3vl_merger) that does not go with"),
+    (GOLDEN / "gguf/llama/model.gguf", ["gemma3_a"], "a model of the architecture llama"),
+    (PAIRS / "gemma3_a/mmproj-tiny.gguf", [], "is the file of a vision tower: name that of the model"),
+])
+def test_what_does_not_go_together(model, towers, words, tmp_path):
+    done = check(beside(tmp_path, model, *towers), tmp_path)
+    assert done.returncode != 0 and words in done.stderr, done.stderr
+
+
+def test_pictures_without_a_tower(tmp_path):
+    """The model answers texts and refuses pictures."""
+    running = start(tmp_path / "a", beside(tmp_path, PAIRS / "qwen3_vl_served/model.gguf"))
+    try:
+        with_picture = messages_of(GOLDEN / "qwen3_vl_served", [["plain.png", "What?"]])
+        text_alone = messages_of(GOLDEN / "qwen3_vl_served", [["What?"]])
+        assert running.post({"messages": with_picture}, "/v1/chat/completions").status == 400
+        assert running.post({"messages": text_alone, "max_tokens": 4}, "/v1/chat/completions").status == 200
+    finally:
+        assert running.stop() == 0

@@ -1,0 +1,430 @@
+/* tests/unit/test_gguf_tower.c: the file of a vision tower beside a model's: which file it is, what
+ * the folder is that both stand for, and pairs that are refused. */
+#include "retro/weights/gguf_tower.h"
+
+#include "config/json/json_value.h"
+#include "retro/pictures/preprocessor.h"
+#include "retro/text/open/tokenizer_gguf.h"
+#include "retro/weights/weights.h"
+#include "tests/unit/gguf_build.h"
+
+static char folder[FOLDER_SIZE];
+
+static int make_folder(void **state) {
+    (void)state;
+    folder_make(folder);
+    return 0;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    folder_remove(folder);
+    return 0;
+}
+
+static void expect_words(const struct error *e, const char *words) {
+    if (strstr(e->text, words) == NULL) fail_msg("expected \"%s\" in: %s", words, e->text);
+}
+
+/* A model of rows of 32; of `named` tokens the last one stands for a picture. */
+static void draft_model(struct gguf_draft *d, const char *architecture, const char *last) {
+    static const char *const sizes[] = {"block_count", "feed_forward_length",
+                                        "attention.head_count"};
+    char key[80];
+    draft_word(d, "general.architecture", architecture);
+    for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture, sizes[i]);
+        draft_u32(d, key, 2);
+    }
+    snprintf(key, sizeof key, "%s.embedding_length", architecture);
+    draft_u32(d, key, 32);
+    draft_word(d, "tokenizer.ggml.model", "gpt2");
+    draft_list(d, "tokenizer.ggml.merges", GGUF_TEXT, 0);
+    draft_list(d, "tokenizer.ggml.tokens", GGUF_TEXT, 3);
+    draft_text(&d->keys, "a");
+    draft_text(&d->keys, "b");
+    draft_text(&d->keys, last);
+    draft_tensor(d, "token_embd.weight", 0, 3, 32, 3 * 32 * 4);
+}
+
+static void draft_floats(struct gguf_draft *d, const char *key, int n) {
+    uint32_t half = 0x3f000000;
+    draft_list(d, key, GGUF_F32, (uint64_t)n);
+    for (int i = 0; i < n; i++) draft_number(&d->keys, half, 4);
+}
+
+static void draft_tower(struct gguf_draft *d, const char *projector) {
+    draft_word(d, "general.architecture", "clip");
+    draft_word(d, "clip.projector_type", projector);
+    draft_u32(d, "clip.vision.block_count", 2);
+    draft_u32(d, "clip.vision.embedding_length", 16);
+    draft_u32(d, "clip.vision.feed_forward_length", 24);
+    draft_u32(d, "clip.vision.attention.head_count", 2);
+    draft_u32(d, "clip.vision.image_size", 32);
+    draft_u32(d, "clip.vision.patch_size", 4);
+    draft_floats(d, "clip.vision.image_mean", 3);
+    draft_floats(d, "clip.vision.image_std", 3);
+}
+
+static void draft_gemma(struct gguf_draft *d) {
+    draft_tower(d, "gemma3");
+    draft_u32(d, "clip.vision.projector.scale_factor", 2);
+    draft_tensor(d, "mm.input_projection.weight", 0, 16, 32, 16 * 32 * 4);
+}
+
+/* Layers `first` and `second` of three add rows. */
+static void draft_qwen3(struct gguf_draft *d) {
+    draft_tower(d, "qwen3vl_merger");
+    draft_list(d, "clip.vision.is_deepstack_layers", GGUF_BOOL, 3);
+    draft_number(&d->keys, 1, 1);
+    draft_number(&d->keys, 0, 1);
+    draft_number(&d->keys, 1, 1);
+    draft_tensor(d, "mm.2.weight", 0, 32, 64, 32 * 64 * 4);
+    draft_tensor(d, "v.position_embd.weight", 0, 64, 16, 64 * 16 * 4);
+}
+
+static void write_draft(struct gguf_draft *d, const char *name) {
+    draft_build(d);
+    folder_write(folder, name, d->file.data, d->file.size);
+    draft_free(d);
+}
+
+static enum status open_pair(struct gguf **out, struct error *e) {
+    char path[FOLDER_PATH_SIZE];
+    folder_path(path, folder, "model.gguf");
+    return gguf_open_model(out, path, e);
+}
+
+static void open_drafts(struct gguf **out, struct gguf_draft *model, struct gguf_draft *tower) {
+    struct error e = {0};
+    write_draft(model, "model.gguf");
+    write_draft(tower, "mmproj-x.gguf");
+    if (open_pair(out, &e)) fail_msg("%s", e.text);
+}
+
+static void refuse_drafts(struct gguf_draft *model, struct gguf_draft *tower, const char *words) {
+    struct gguf *gguf = (struct gguf *)&words;
+    struct error e = {0};
+    write_draft(model, "model.gguf");
+    write_draft(tower, "mmproj-x.gguf");
+    assert_int_not_equal(open_pair(&gguf, &e), STATUS_OK);
+    assert_null(gguf);
+    expect_words(&e, words);
+}
+
+static struct json *parse(const struct buffer *text) {
+    struct json *json;
+    struct error e = {0};
+    if (json_parse(&json, (struct text_span){text->data, text->size}, "text", &e))
+        fail_msg("%s", e.text);
+    return json;
+}
+
+static void test_gemma(void **state) {
+    (void)state;
+    struct gguf_draft model = {0}, tower = {0};
+    struct gguf *gguf;
+    struct buffer text = {0}, processor = {0};
+    struct error e = {0};
+    draft_model(&model, "gemma3", "<image_soft_token>");
+    draft_gemma(&tower);
+    open_drafts(&gguf, &model, &tower);
+    assert_int_equal(gguf_write_config(gguf, &text, &e), STATUS_OK);
+    struct json *config = parse(&text);
+    assert_true(json_text_is(json_member(config, "model_type"), "gemma3"));
+    assert_int_equal(json_int(json_member(config, "image_token_id")), 2);
+    assert_int_equal(json_int(json_member(config, "mm_tokens_per_image")), 16);
+    const struct json *inner = json_member(config, "text_config");
+    assert_int_equal(json_int(json_member(inner, "hidden_size")), 32);
+    assert_false(json_bool(json_member(inner, "zero_centered_norms")));
+    const struct json *vision = json_member(config, "vision_config");
+    assert_true(json_text_is(json_member(vision, "model_type"), "siglip_vision_model"));
+    assert_int_equal(json_int(json_member(vision, "num_hidden_layers")), 2);
+    json_close(config);
+
+    assert_int_equal(gguf_write_processor(gguf, &processor, &e), STATUS_OK);
+    config = parse(&processor);
+    assert_true(json_text_is(json_member(config, "processor_class"), "Gemma3Processor"));
+    assert_int_equal(json_int(json_member(json_member(config, "size"), "width")), 32);
+    json_close(config);
+    buffer_free(&text);
+    buffer_free(&processor);
+    gguf_close(gguf);
+}
+
+static void test_qwen3(void **state) {
+    (void)state;
+    struct gguf_draft model = {0}, tower = {0};
+    struct gguf *gguf;
+    struct buffer text = {0}, processor = {0};
+    struct error e = {0};
+    draft_model(&model, "qwen3vl", "<|image_pad|>");
+    draft_u32(&model, "qwen3vl.n_deepstack_layers", 2);
+    draft_qwen3(&tower);
+    draft_u32(&tower, "clip.vision.image_max_pixels", 5000);
+    open_drafts(&gguf, &model, &tower);
+    assert_int_equal(gguf_write_config(gguf, &text, &e), STATUS_OK);
+    struct json *config = parse(&text);
+    assert_true(json_text_is(json_member(config, "model_type"), "qwen3_vl"));
+    const struct json *vision = json_member(config, "vision_config"),
+                      *layers = json_member(vision, "deepstack_visual_indexes");
+    assert_int_equal(json_count(layers), 2);
+    assert_int_equal(json_int(json_item(layers, 1)), 2);
+    assert_int_equal(json_int(json_member(vision, "num_position_embeddings")), 64);
+    assert_int_equal(json_int(json_member(vision, "out_hidden_size")), 32);
+    json_close(config);
+    assert_int_equal(gguf_write_processor(gguf, &processor, &e), STATUS_OK);
+    config = parse(&processor);
+    assert_int_equal(json_int(json_member(config, "min_pixels")), 1 << 16);
+    assert_int_equal(json_int(json_member(config, "max_pixels")), 5000);
+    json_close(config);
+    buffer_free(&text);
+    buffer_free(&processor);
+    gguf_close(gguf);
+}
+
+/* Without a tower's file the model reads texts, and no processor is there. */
+static void test_alone(void **state) {
+    (void)state;
+    struct gguf_draft model = {0};
+    struct gguf *gguf;
+    struct preprocessor processor;
+    struct error e = {0};
+    char path[FOLDER_PATH_SIZE];
+    draft_model(&model, "qwen3vl", "<|image_pad|>");
+    write_draft(&model, "model.gguf");
+    assert_int_equal(open_pair(&gguf, &e), STATUS_OK);
+    assert_null(gguf_joined(gguf));
+    struct buffer text = {0};
+    assert_int_equal(gguf_write_config(gguf, &text, &e), STATUS_OK);
+    struct json *config = parse(&text);
+    assert_true(json_text_is(json_member(config, "model_type"), "qwen3_vl"));
+    assert_true(json_is_absent(json_member(config, "vision_config")));
+    json_close(config);
+    buffer_free(&text);
+    gguf_close(gguf);
+    folder_path(path, folder, "model.gguf");
+    assert_int_equal(preprocessor_open(&processor, path, &e), STATUS_NOT_FOUND);
+    expect_words(&e, "no file of a vision tower, *mmproj*.gguf");
+}
+
+/* A vocabulary that lacks the token of a picture gets it behind its last one. */
+static void test_added_token(void **state) {
+    (void)state;
+    struct gguf_draft model = {0}, tower = {0};
+    struct gguf *gguf;
+    struct tokenizer *tokenizer;
+    struct tokens ids = {0};
+    struct buffer text = {0};
+    struct error e = {0};
+    static const char word[] = "a<image_soft_token>b";
+    draft_model(&model, "gemma3", "c");
+    draft_gemma(&tower);
+    open_drafts(&gguf, &model, &tower);
+    assert_int_equal(gguf_write_config(gguf, &text, &e), STATUS_OK);
+    struct json *config = parse(&text);
+    assert_int_equal(json_int(json_member(config, "image_token_id")), 3);
+    json_close(config);
+    buffer_free(&text);
+    if (tokenizer_open_gguf(&tokenizer, gguf, &e)) fail_msg("%s", e.text);
+    if (tokenizer_encode(tokenizer, word, sizeof word - 1, TOKENIZER_PARSE_SPECIAL, &ids, &e))
+        fail_msg("%s", e.text);
+    assert_int_equal(ids.n, 3);
+    assert_int_equal(ids.ids[1], 3);
+    tokens_free(&ids);
+    tokenizer_close(tokenizer);
+    gguf_close(gguf);
+}
+
+static enum status open_weights(struct weights **weights, struct gguf_draft *model,
+                                struct gguf_draft *tower, struct error *e) {
+    write_draft(model, "model.gguf");
+    write_draft(tower, "mmproj-x.gguf");
+    return weights_open(weights, folder, e);
+}
+
+/* A tensor [2, 3, 4, 4] of numbers of one byte's bits from `first` on. */
+static void draft_patches(struct gguf_draft *d, const char *name, uint64_t rows) {
+    const uint64_t dims[] = {4, 4, 3, rows};
+    d->n_tensors++;
+    draft_text(&d->tensors, name);
+    draft_number(&d->tensors, 4, 4);
+    for (int i = 0; i < 4; i++) draft_number(&d->tensors, dims[i], 8);
+    draft_data(d, 0, (size_t)(rows * 3 * 16) * sizeof(float));
+}
+
+static void draft_qwen_pair(struct gguf_draft *model, struct gguf_draft *tower) {
+    *model = *tower = (struct gguf_draft){0};
+    draft_model(model, "qwen3vl", "<|image_pad|>");
+    draft_u32(model, "qwen3vl.n_deepstack_layers", 2);
+    draft_qwen3(tower);
+}
+
+static void test_names(void **state) {
+    (void)state;
+    struct gguf_draft model, tower;
+    struct weights *weights;
+    struct error e = {0};
+    draft_qwen_pair(&model, &tower);
+    draft_patches(&tower, "v.patch_embd.weight", 2);
+    draft_patches(&tower, "v.patch_embd.weight.1", 2);
+    draft_tensor(&tower, "v.blk.1.attn_qkv.bias", 0, 0, 48, 192);
+    draft_tensor(&tower, "v.deepstack.2.fc1.weight", 0, 64, 64, 64 * 64 * 4);
+    if (open_weights(&weights, &model, &tower, &e)) fail_msg("%s", e.text);
+    assert_non_null(weights_find(weights, "model.embed_tokens.weight"));
+    assert_non_null(weights_find(weights, "visual.blocks.1.attn.qkv.bias"));
+    assert_non_null(weights_find(weights, "visual.deepstack_merger_list.1.linear_fc1.weight"));
+    const struct stored_tensor *patch = weights_find(weights, "visual.patch_embed.proj.weight");
+    assert_non_null(patch);
+    assert_int_equal(patch->n_dims, 5);
+    assert_int_equal(patch->shape[2], 2);
+    assert_int_equal(patch->elements, 2 * 3 * 2 * 16);
+    const uint8_t *bytes = patch->data;
+    for (int piece = 0; piece < 2 * 3 * 2; piece++) /* of a colour and a frame */
+        assert_memory_equal(bytes + piece * 64, bytes + piece / 2 * 2 * 64, 64);
+    assert_int_equal(bytes[64 * 2], 64);
+    weights_close(weights);
+}
+
+/* Old converters wrote the products of an MLP under each other's names. */
+static void test_exchanged_names(void **state) {
+    (void)state;
+    struct gguf_draft model = {0}, tower = {0};
+    struct weights *weights;
+    struct error e = {0};
+    draft_model(&model, "gemma3", "<image_soft_token>");
+    draft_gemma(&tower);
+    draft_tensor(&tower, "v.blk.0.ln1.weight", 0, 0, 16, 64);
+    draft_tensor(&tower, "v.blk.0.ffn_down.weight", 0, 24, 16, 24 * 64);
+    draft_tensor(&tower, "v.blk.0.ffn_up.weight", 0, 16, 24, 24 * 64);
+    if (open_weights(&weights, &model, &tower, &e)) fail_msg("%s", e.text);
+    const struct stored_tensor *first =
+        weights_find(weights, "vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight");
+    assert_non_null(first);
+    assert_int_equal(first->shape[0], 24);
+    weights_close(weights);
+}
+
+static void refuse_weights(struct gguf_draft *model, struct gguf_draft *tower, const char *words) {
+    struct weights *weights;
+    struct error e = {0};
+    assert_int_not_equal(open_weights(&weights, model, tower, &e), STATUS_OK);
+    expect_words(&e, words);
+}
+
+static void test_tensors_without_a_place(void **state) {
+    (void)state;
+    struct gguf_draft model, tower;
+    static const char *const names[] = {"v.blk.x.ln1.weight", "v.blk.0.attn_q_norm.weight",
+                                        "v.blk.0.ln1.scale", "v.class_embd",
+                                        "v.blk.99999999.ln1.bias"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        draft_qwen_pair(&model, &tower);
+        draft_tensor(&tower, names[i], 0, 0, 16, 64);
+        refuse_weights(&model, &tower, "has no place in a tower of qwen3vl_merger");
+    }
+    draft_qwen_pair(&model, &tower);
+    draft_patches(&tower, "v.patch_embd.weight", 2);
+    refuse_weights(&model, &tower, "tensor v.patch_embd.weight.1 is missing");
+    draft_qwen_pair(&model, &tower);
+    draft_patches(&tower, "v.patch_embd.weight", 2);
+    draft_patches(&tower, "v.patch_embd.weight.1", 1);
+    refuse_weights(&model, &tower, "are no products of patches of one shape and type");
+}
+
+/* Fills both drafts; the tower's last words are the caller's. */
+static void draft_pair(struct gguf_draft *model, struct gguf_draft *tower) {
+    *model = *tower = (struct gguf_draft){0};
+    draft_model(model, "gemma3", "<image_soft_token>");
+    draft_gemma(tower);
+}
+
+static void test_refused_pairs(void **state) {
+    (void)state;
+    struct gguf_draft model, tower;
+    draft_pair(&model, &tower);
+    draft_u32(&tower, "clip.vision.new_idea", 1);
+    refuse_drafts(&model, &tower,
+                  "\"clip.vision.new_idea\" is not known for gemma3, and may change results");
+    draft_pair(&model, &tower);
+    draft_u32(&tower, "clip.new_idea", 1);
+    refuse_drafts(&model, &tower, "\"clip.new_idea\" is not known");
+    draft_pair(&model, &tower);
+    draft_u32(&tower, "clip.has_audio_encoder", 1);
+    refuse_drafts(&model, &tower, "\"clip.has_audio_encoder\" has a value that is not supported");
+
+    draft_pair(&model, &tower);
+    draft_free(&tower);
+    tower = (struct gguf_draft){0};
+    draft_tower(&tower, "resampler");
+    refuse_drafts(&model, &tower,
+                  "clip.projector_type \"resampler\" is missing or unknown; known: gemma3");
+    draft_pair(&model, &tower);
+    draft_free(&tower);
+    tower = (struct gguf_draft){0};
+    draft_tower(&tower, "gemma3");
+    draft_tensor(&tower, "mm.input_projection.weight", 0, 16, 48, 16 * 48 * 4);
+    refuse_drafts(&model, &tower, "makes rows of 48 numbers, ");
+    draft_pair(&model, &tower);
+    draft_free(&tower);
+    tower = (struct gguf_draft){0};
+    draft_tower(&tower, "gemma3");
+    refuse_drafts(&model, &tower, "tensor mm.input_projection.weight is missing or no matrix");
+    draft_pair(&model, &tower);
+    draft_free(&tower);
+    tower = (struct gguf_draft){0};
+    draft_word(&tower, "general.architecture", "clip");
+    draft_word(&tower, "clip.projector_type", "gemma3");
+    refuse_drafts(&model, &tower, "is absent or no size");
+
+    draft_pair(&model, &tower);
+    draft_free(&model);
+    model = (struct gguf_draft){0};
+    draft_model(&model, "llama", "c");
+    refuse_drafts(&model, &tower, "is a tower (gemma3) that does not go with ");
+    draft_qwen_pair(&model, &tower);
+    draft_free(&model);
+    model = (struct gguf_draft){0};
+    draft_model(&model, "qwen3vl", "c");
+    draft_u32(&model, "qwen3vl.n_deepstack_layers", 3);
+    refuse_drafts(&model, &tower, "adds rows behind 2 layers, ");
+    draft_pair(&model, &tower);
+    draft_free(&tower);
+    tower = (struct gguf_draft){0};
+    draft_model(&tower, "gemma3", "c");
+    refuse_drafts(&model, &tower, "general.architecture is not \"clip\": this is no vision tower");
+}
+
+static void test_several_towers(void **state) {
+    (void)state;
+    struct gguf_draft model, tower, other = {0};
+    draft_pair(&model, &tower);
+    draft_gemma(&other);
+    write_draft(&other, "model-mmproj-a.gguf");
+    refuse_drafts(
+        &model, &tower,
+        "2 files could be the vision tower of the model: mmproj-x.gguf, model-mmproj-a.gguf");
+}
+
+static void test_a_tower_as_the_model(void **state) {
+    (void)state;
+    struct gguf_draft tower = {0};
+    struct gguf *gguf;
+    struct error e = {0};
+    draft_gemma(&tower);
+    write_draft(&tower, "model.gguf");
+    assert_int_equal(open_pair(&gguf, &e), STATUS_INVALID);
+    expect_words(&e, "is the file of a vision tower: name that of the model");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_gemma),          TEST(test_qwen3),
+        TEST(test_alone),          TEST(test_added_token),
+        TEST(test_names),          TEST(test_exchanged_names),
+        TEST(test_refused_pairs),  TEST(test_tensors_without_a_place),
+        TEST(test_several_towers), TEST(test_a_tower_as_the_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
