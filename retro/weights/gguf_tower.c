@@ -107,9 +107,11 @@ static const struct tower_tensor llava_tensors[] = {
         {"v.blk.#.attn_out.*", "visual.blocks.#.attn.proj.*"}, { \
         "v.blk.#.ln2.*", "visual.blocks.#.norm2.*" \
     }
+/* Files of the first converter have a table of positions that holds a place and no numbers. */
 #define QWEN2_MERGER \
-    {"v.post_ln.*", "visual.merger.ln_q.*"}, {"mm.0.*", "visual.merger.mlp.0.*"}, { \
-        "mm.2.*", "visual.merger.mlp.2.*" \
+    {"v.post_ln.*", "visual.merger.ln_q.*"}, {"mm.0.*", "visual.merger.mlp.0.*"}, \
+        {"mm.2.*", "visual.merger.mlp.2.*"}, { \
+        "v.position_embd.weight", NULL \
     }
 static const struct tower_tensor qwen2_tensors[] = {
     QWEN_TENSORS,
@@ -407,6 +409,7 @@ static bool name_tensor(struct gguf_view *view, const struct gguf *tower,
         const char *ending;
         int64_t number;
         if (!match(row->name, name, &number, &ending)) continue;
+        if (row->folder == NULL) return true;
         if (tower_swaps_mlp(tower)) row = exchange_mlp(row);
         if (strncmp(name, "v.deepstack.", strlen("v.deepstack.")) == 0)
             number = tower_count_deepstack(tower, kind, number);

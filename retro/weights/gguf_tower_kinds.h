@@ -5,7 +5,8 @@
 #include "retro/weights/gguf_keys.h"
 #include "retro/weights/gguf_tower.h"
 
-/* Tensors of a tower's file, and of the folder's. '#' is a number, '*' is "weight" or "bias". */
+/* Tensors of a tower's file, and of the folder's; NULL: the folder has none. '#' is a number, '*'
+ * is "weight" or "bias". */
 struct tower_tensor {
     const char *name, *folder;
 };

@@ -305,6 +305,37 @@ static void test_exchanged_names(void **state) {
     weights_close(weights);
 }
 
+/* The first files of Qwen2-VL: products under each other's names, and a table without numbers. */
+static void test_first_files(void **state) {
+    (void)state;
+    struct gguf_draft model = {0}, tower = {0};
+    struct weights *weights;
+    struct gguf *gguf;
+    struct buffer text = {0};
+    struct error e = {0};
+    draft_model(&model, "qwen2vl", "<|image_pad|>");
+    draft_tower(&tower, "qwen2vl_merger");
+    draft_tensor(&tower, "mm.2.weight", 0, 32, 64, 32 * 64 * 4);
+    draft_tensor(&tower, "v.position_embd.weight", 0, 10, 10, 400);
+    draft_tensor(&tower, "v.blk.0.ln1.weight", 0, 0, 16, 64);
+    draft_tensor(&tower, "v.blk.0.ffn_down.weight", 0, 48, 16, 48 * 64);
+    draft_tensor(&tower, "v.blk.0.ffn_up.weight", 0, 16, 48, 48 * 64);
+    if (open_weights(&weights, &model, &tower, &e)) fail_msg("%s", e.text);
+    assert_int_equal(weights_count(weights), 5);
+    assert_int_equal(weights_find(weights, "visual.blocks.0.mlp.fc1.weight")->shape[0], 48);
+    weights_close(weights);
+    assert_int_equal(open_pair(&gguf, &e), STATUS_OK);
+    assert_int_equal(gguf_write_config(gguf, &text, &e), STATUS_OK);
+    struct json *config = parse(&text);
+    const struct json *vision = json_member(config, "vision_config");
+    assert_int_equal(json_int(json_member(vision, "mlp_ratio")), 3);
+    assert_int_equal(json_int(json_member(vision, "embed_dim")), 16);
+    assert_int_equal(json_int(json_member(vision, "hidden_size")), 32);
+    json_close(config);
+    buffer_free(&text);
+    gguf_close(gguf);
+}
+
 static void refuse_weights(struct gguf_draft *model, struct gguf_draft *tower, const char *words) {
     struct weights *weights;
     struct error e = {0};
@@ -425,6 +456,7 @@ int main(void) {
         TEST(test_names),          TEST(test_exchanged_names),
         TEST(test_refused_pairs),  TEST(test_tensors_without_a_place),
         TEST(test_several_towers), TEST(test_a_tower_as_the_model),
+        TEST(test_first_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
