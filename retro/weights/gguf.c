@@ -277,6 +277,7 @@ static enum status check_start(struct cursor *cursor) {
 /* All of one file's bytes. The values of the first file become the model's. */
 static enum status read_file(struct gguf *gguf, const uint8_t *data, size_t size, const char *path,
                              struct error *e) {
+    if (size == 0) return error_set(e, STATUS_CORRUPT, "%s: an empty file is no GGUF file", path);
     struct cursor cursor = {
         .g = gguf, .path = path, .start = data, .at = data, .end = data + size, .e = e};
     uint64_t n_tensors, n_values;

@@ -437,6 +437,19 @@ static void test_several_towers(void **state) {
         "2 files could be the vision tower of the model: mmproj-x.gguf, model-mmproj-a.gguf");
 }
 
+static void test_an_empty_file(void **state) {
+    (void)state;
+    struct gguf_draft model, tower;
+    struct gguf *gguf;
+    struct error e = {0};
+    draft_pair(&model, &tower);
+    write_draft(&model, "model.gguf");
+    draft_free(&tower);
+    folder_write(folder, "mmproj.gguf", "", 0);
+    assert_int_equal(open_pair(&gguf, &e), STATUS_CORRUPT);
+    expect_words(&e, "mmproj.gguf: an empty file is no GGUF file");
+}
+
 static void test_a_tower_as_the_model(void **state) {
     (void)state;
     struct gguf_draft tower = {0};
@@ -456,7 +469,7 @@ int main(void) {
         TEST(test_names),          TEST(test_exchanged_names),
         TEST(test_refused_pairs),  TEST(test_tensors_without_a_place),
         TEST(test_several_towers), TEST(test_a_tower_as_the_model),
-        TEST(test_first_files),
+        TEST(test_first_files),    TEST(test_an_empty_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
