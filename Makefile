@@ -348,6 +348,8 @@ $(READING): $(BUILD)/tests/reading/read_file.c.o $(LIBRARY)
 $(BUILD)/tests/crash/shim.so: tests/crash/shim.c $(BUILD)/built-with
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) -std=gnu11 $(WARNINGS) -O1 -g -fPIC -shared $< -o $@ -ldl
+# Prints the experts that tokens choose: tests/race counts them.
+EXPERTS := $(BUILD)/tests/reference/print_experts
 # Counts instructions: tests/growth/test_growth.py compares them.
 GROWTH := $(BUILD)/tests/growth/growth
 $(GROWTH): $(patsubst %,$(BUILD)/%.o,$(wildcard tests/growth/*.c)) $(CONVERT) $(LIBRARY)
@@ -361,7 +363,7 @@ STEP_COUNTS := $(BUILD)/tests/arm/step_counts
 $(STEP_COUNTS): $(STEP_COUNTS).c.o $(patsubst %,$(BUILD)/%.o,$(filter-out %/retro_bench.c,$(wildcard tools/bench/*.c))) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -o $@
 # The program of parity on GPUs is linked here too, where no GPU is needed to see that it links.
-c-tests: $(C_TESTS) emulated $(CRASH) $(GROWTH) $(SCALE) $(READING) $(GPU_PARITY)
+c-tests: $(C_TESTS) emulated $(CRASH) $(GROWTH) $(SCALE) $(READING) $(EXPERTS) $(GPU_PARITY)
 # The longest first: tests/run.sh runs several at once.
 list-c-tests:
 	@echo $(EMULATED_TESTS) $(filter $(BUILD)/tests/tp/%,$(C_TESTS)) $(filter-out $(BUILD)/tests/tp/%,$(C_TESTS))

@@ -6,13 +6,14 @@
     random_experts_gguf.py FILE --shape delta --type Q4_K      Qwen3.5-35B-A3B: the delta rule in three of four layers, 8 of 256 experts
     random_experts_gguf.py FILE --shape latent --type Q4_K     GLM-4.7-Flash: latent attention, 4 of 64 experts behind a dense layer
 
-Speed depends on which experts are chosen, and not on their numbers: the router is random, the matrices of one shape hold the
-same random block. Needs the package gguf."""
+Speed depends on which experts are chosen, and not on their numbers: the matrices of one shape hold the same random block, and routers
+are random. Tokens choose different experts (random_blocks.py); build/tests/reference/print_experts counts them. Needs the package gguf."""
 import argparse
 
 import gguf
 import numpy as np
 
+from random_blocks import matrix_scale
 from random_gguf import VOCAB, add_sizes, add_words, random_matrix, write_file
 
 CONTEXT = 16384
@@ -118,9 +119,12 @@ def add_tensors(w, of, layers, kind, experts_kind):
         of_kind = experts_kind if "exps" in name else kind
         if shape[-1] % gguf.GGML_QUANT_SIZES[of_kind][0] != 0:
             of_kind = gguf.GGMLQuantizationType.Q8_0
-        if (shape, of_kind) not in blocks:
-            blocks[shape, of_kind] = random_experts(random, shape, of_kind) if len(shape) == 3 else random_matrix(random, shape, of_kind)
-        w.add_tensor(name, blocks[shape, of_kind], raw_dtype=of_kind)
+        scale = matrix_scale(name)
+        if (shape, of_kind, scale) not in blocks:
+            stacked = len(shape) == 3
+            blocks[shape, of_kind, scale] = (random_experts(random, shape, of_kind) if stacked else
+                                             random_matrix(random, shape, of_kind, scale))
+        w.add_tensor(name, blocks[shape, of_kind, scale], raw_dtype=of_kind)
 
     add("token_embd.weight", (VOCAB, of["d"]))
     for i in range(layers):

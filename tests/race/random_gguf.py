@@ -9,12 +9,11 @@ import argparse
 
 import gguf
 import numpy as np
+from random_blocks import SUPER_BLOCKS, random_blocks
 
 VOCAB, CONTEXT = 32000, 16384
 SHAPES = {"small": {"layers": 16, "d": 1024, "heads": 16, "kv_heads": 4, "ffn": 2816},
           "m": {"layers": 22, "d": 2048, "heads": 32, "kv_heads": 32, "ffn": 5632}}
-# Bytes of a block at which f16 scales lie.
-SCALES = {"Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
 
 
 def shapes(of):
@@ -39,15 +38,11 @@ def add_words(w):
     w.add_chat_template("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:")
 
 
-def random_matrix(random, shape, kind):
-    """Bytes of a matrix of the kind: quantised values are any, scales are small."""
-    if kind == gguf.GGMLQuantizationType.Q8_0 or kind.name not in SCALES:
-        return gguf.quants.quantize(random.standard_normal(shape, dtype=np.float32) * 0.02, kind)
-    values, size = gguf.GGML_QUANT_SIZES[kind]
-    blocks = random.integers(0, 256, (shape[0], shape[1] // values, size), np.uint8)
-    for at in SCALES[kind.name]:
-        blocks[:, :, at:at + 2] = np.frombuffer(np.float16(1e-4).tobytes(), np.uint8)
-    return blocks.reshape(shape[0], -1)
+def random_matrix(random, shape, kind, scale=1):
+    """Bytes of a matrix of the kind."""
+    if kind.name in SUPER_BLOCKS:
+        return random_blocks(random, shape, kind.name, scale)
+    return gguf.quants.quantize(random.standard_normal(shape, dtype=np.float32) * 0.02 * scale, kind)
 
 
 def add_tensors(w, of, kind):
@@ -83,7 +78,7 @@ def main():
     p.add_argument("file")
     p.add_argument("--shape", choices=SHAPES, default="small")
     p.add_argument("--layers", type=int)
-    p.add_argument("--type", choices=[*SCALES, "BF16"], default="Q8_0")
+    p.add_argument("--type", choices=["Q8_0", *SUPER_BLOCKS, "BF16"], default="Q8_0")
     a = p.parse_args()
     of = SHAPES[a.shape]
     of["layers"] = a.layers or of["layers"]
