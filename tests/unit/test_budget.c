@@ -416,9 +416,45 @@ static void test_mapped_experts(void **state) {
     folder_remove(packed);
 }
 
+/* Whoever has a model with experts that does not fit is told how large it is, and the command that
+ * makes it one that does, where all but the experts fits. */
+static void test_experts_that_could_be_mapped(void **state) {
+    (void)state;
+    static const struct {
+        const char *path;
+        size_t available;
+        const char *words;
+    } cases[] = {
+        {"tests/golden/hf/mixtral/", 100000,
+         "weights 0.2 MB, cache 0.0 MB, step buffers 0.0 MB make "},
+        {"tests/golden/hf/mixtral/", 100000,
+         ": of a packed model the experts need not fit. Pack it once (the disk needs 0.2 MB), and "
+         "set model.path to the new folder: "},
+        {"tests/golden/hf/mixtral/", 100000,
+         ": retro-convert tests/golden/hf/mixtral tests/golden/hf/mixtral-packed --to packed"},
+        {"tests/golden/gguf/mixtral/model.gguf", 50000,
+         ": retro-convert tests/golden/gguf/mixtral/model.gguf "
+         "tests/golden/gguf/mixtral/model-packed --to packed"}};
+    const struct session_limits least = {.max_sessions = 1,
+                                         .max_tokens = 8,
+                                         .max_step_rows = 8,
+                                         .max_logit_rows = 1,
+                                         .kv_dtype = DTYPE_F16};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct error e = {0};
+        assert_int_equal(check_folder(cases[i].path, least, cases[i].available, 1, &e),
+                         STATUS_NO_MEMORY);
+        if (strstr(e.text, cases[i].words) == NULL) fail_msg("%s", e.text);
+        assert_int_equal(check_folder(cases[i].path, least, 1000, 1, &e), STATUS_NO_MEMORY);
+        if (strstr(e.text, "--to packed wrote need not fit, all else has to") == NULL)
+            fail_msg("%s", e.text);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_mapped_weights),
                                        cmocka_unit_test(test_mapped_experts),
+                                       cmocka_unit_test(test_experts_that_could_be_mapped),
                                        cmocka_unit_test(test_what_is_open_beside),
                                        cmocka_unit_test(test_beside_counts_once),
                                        cmocka_unit_test(test_measure_is_what_opening_takes),

@@ -230,8 +230,31 @@ enum status budget_check_host(const struct budget_parts *parts, struct error *e)
     return judge(parts, &room, false, e);
 }
 
-/* Weights are one part; those of a file that memory does not hold, with experts, are two. */
-static void add_weights(struct budget_parts *parts, const struct model_info *info, bool fetches) {
+/* A path that is longer is left to the reader: the message has other things to say. */
+enum { PATH_IN_COMMAND = 120 };
+
+/* The command that packs the model of a path, and the option that then names it. */
+static void advise_packing(char *advice, size_t size, const char *path, size_t bytes) {
+    static const char suffix[] = ".gguf";
+    int n = (int)strlen(path), end = (int)strlen(suffix);
+    while (n > 1 && path[n - 1] == '/') n--;
+    if (n > PATH_IN_COMMAND) {
+        path = "MODEL";
+        n = (int)strlen(path);
+    }
+    bool file = n > end && strncmp(path + n - end, suffix, (size_t)end) == 0;
+    int stem = file ? n - end : n;
+    snprintf(
+        advice, size,
+        "of a packed model the experts need not fit. Pack it once (the disk needs %s), and set "
+        "model.path to the new folder: retro-convert %.*s %.*s-packed --to packed",
+        amount_of(bytes).text, n, path, stem, path);
+}
+
+/* Weights are one part; those of a file that memory does not hold, with experts, are two. `path` is
+ * that of a model which would fit if it were packed, else NULL. */
+static void add_weights(struct budget_parts *parts, const struct model_info *info, bool fetches,
+                        const char *path) {
     struct budget_part weights = {
         .name = "weights", .bytes = info->weight_bytes, .mapped = info->mapped && !fetches};
     if (fetches) {
@@ -241,10 +264,13 @@ static void add_weights(struct budget_parts *parts, const struct model_info *inf
             parts,
             (struct budget_part){.name = "experts", .bytes = info->expert_bytes, .mapped = true},
             "-");
+    } else if (path) {
+        advise_packing(weights.advice, sizeof weights.advice, path, info->weight_bytes);
+        append(parts, &weights);
     } else if (info->expert_bytes > 0) {
         budget_add(parts, weights,
-                   "take a smaller model, or pack it with retro-convert --to packed: experts of a "
-                   "packed model need not fit on a CPU");
+                   "take a smaller model; on a CPU, experts of a model that retro-convert --to "
+                   "packed wrote need not fit, all else has to");
     } else {
         budget_add(parts, weights,
                    "set model.dtype to bf16, take a quantised or smaller model, or more ranks");
@@ -295,21 +321,40 @@ static void warn_of_mapped(const struct model_info *info, size_t room, bool fetc
         amount_of(info->decode_expert_bytes).text, amount_of(read).text);
 }
 
-static enum status check_model(const struct model *the_model, struct backend *backend,
-                               struct comm *comm, const struct budget_use *use, bool *fetches,
-                               struct error *e) {
-    const struct model_info *info = model_info(the_model);
+/* A rank's model, of which nothing is loaded yet. */
+struct checked_model {
+    const struct model *model;
+    const char *path;
+    struct backend *backend;
+    struct comm *comm;
+};
+
+/* Whether retro-convert can pack the model as it would be loaded, and all but its experts fits. */
+static bool can_pack(const struct checked_model *checked, const struct model_options *options,
+                     size_t room) {
+    const struct model_info *info = model_info(checked->model);
+    bool here = checked->backend->ops->packed_layout && checked->comm->world->size == 1;
+    return here && !info->mapped && !options->convert && info->expert_bytes > 0 &&
+           info->weight_bytes - info->expert_bytes <= room;
+}
+
+static enum status check_model(const struct checked_model *checked, struct model_options *options,
+                               const struct budget_use *use, struct error *e) {
+    const struct model_info *info = model_info(checked->model);
+    struct backend *backend = checked->backend;
     struct use_parts parts = {0};
     struct budget_parts model = {0};
-    if (use && collect_use(&parts, the_model, backend, comm, use, e)) return e->status;
+    if (use && collect_use(&parts, checked->model, backend, checked->comm, use, e))
+        return e->status;
     size_t room = room_beside(&parts, backend);
-    bool stays = !info->mapped || info->weight_bytes <= room;
-    *fetches = !stays && info->expert_bytes > 0;
+    bool stays = !info->mapped || info->weight_bytes <= room,
+         fetches = !stays && info->expert_bytes > 0;
+    options->fetch_experts = fetches;
 
-    add_weights(&model, info, *fetches);
+    add_weights(&model, info, fetches, can_pack(checked, options, room) ? checked->path : NULL);
     for (int i = 0; i < parts.sessions.n; i++) append(&model, &parts.sessions.all[i]);
-    if (compare(&model, &parts.beside, backend, comm, e)) return e->status;
-    if (!stays) warn_of_mapped(info, room, *fetches);
+    if (compare(&model, &parts.beside, backend, checked->comm, e)) return e->status;
+    if (!stays) warn_of_mapped(info, room, fetches);
     return STATUS_OK;
 }
 
@@ -320,7 +365,8 @@ enum status budget_check(const char *folder, struct backend *backend, struct com
     struct model_options check = *options;
     check.check_only = true;
     if (model_open(&model, folder, backend, comm, &check, e)) return e->status;
-    enum status status = check_model(model, backend, comm, use, &options->fetch_experts, e);
+    struct checked_model checked = {model, folder, backend, comm};
+    enum status status = check_model(&checked, options, use, e);
     model_close(model);
     return status;
 }

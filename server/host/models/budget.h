@@ -10,7 +10,7 @@ struct budget_part {
     size_t bytes;
     bool mapped;      /* of files: the system can take their pages back, so they count as nothing */
     bool on_host;     /* in the host's memory, also where the model is on a GPU */
-    char advice[120]; /* what to change when it is the largest: "lower server.max_sequences (8)" */
+    char advice[400]; /* what to change when it is the largest: "lower server.max_sequences (8)" */
 };
 
 enum { BUDGET_PARTS = 16 };
