@@ -20,12 +20,27 @@ static size_t memory_available(void) {
     return memory.available;
 }
 
+/* Bytes that the process has taken since it looked how many there are, and how many it may take
+ * before it looks again. */
+static struct { atomic_size_t taken, allowed; } since;
+
 /* Linux promises memory it does not have and kills the process that uses it, so a large block is
- * refused here. */
+ * refused here, and so is a small one that comes when many have left no room for it. */
+static bool may_take(size_t bytes) {
+    bool few = bytes < WORTH_A_CHECK &&
+               atomic_fetch_add(&since.taken, bytes) + bytes <= atomic_load(&since.allowed);
+    if (few) return true;
+    size_t available = memory_available();
+    if (bytes > available) return false;
+    atomic_store(&since.taken, bytes);
+    atomic_store(&since.allowed, available / 8);
+    return true;
+}
+
 void *cpu_reserve(size_t bytes) {
     size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : 64, rounded;
     if (add_overflows(bytes == 0 ? 1 : bytes, alignment - 1, &rounded)) return NULL;
-    if (bytes >= WORTH_A_CHECK && bytes > memory_available()) return NULL;
+    if (!may_take(bytes)) return NULL;
     rounded -= rounded % alignment;
     void *p = aligned_alloc(alignment, rounded);
     if (p == NULL) return NULL;

@@ -40,15 +40,22 @@ def refuse(folder):
     return done.stderr
 
 
-def test_a_model_larger_than_memory(start, model, tmp_path):
-    packed = tmp_path / "packed"
+def advised_command(words):
+    """The arguments of retro-convert in the words of a refusal."""
+    return re.search(r"Pack it once \(the disk needs 4\d\d\.\d MB\), and set model.path to the new folder: retro-convert (.*)$", words, re.M)[1].split()
+
+
+def test_a_model_larger_than_memory(start, model):
+    packed = model.with_name("model-packed")
     expected = answer(start(f"model.path={model}", *OPTIONS))
     with small_machine(MEMORY):
         words = refuse(model)
-        done = subprocess.run([BUILD / "retro-convert", model, packed, "--to", "packed"], capture_output=True, text=True)
+        command = advised_command(words)
+        done = subprocess.run([BUILD / "retro-convert", *command], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         small = start(f"model.path={packed}", *OPTIONS)
-    assert "or pack it with retro-convert --to packed" in words, words
+    assert re.search(r"not enough memory: weights 4\d\d\.\d MB, cache ", words), words
+    assert command == [str(model), str(packed), "--to", "packed"]
     log = small.log.read_text()
     assert re.search(r"memory: weights [\d.]+ MB, experts 402.7 MB mapped, cache ", log), log
     assert re.search(r"experts are 402.7 MB mapped, of which memory holds [\d.]+ MB: a token uses 50.3 MB of them, and reads [\d.]+ MB from disk", log)
@@ -58,3 +65,11 @@ def test_a_model_larger_than_memory(start, model, tmp_path):
     with small_machine(60 << 20):
         words = refuse(packed)
     assert re.search(r"not enough memory: weights [\d.]+ MB, experts 402.7 MB mapped, ", words), words
+
+
+def test_a_program_that_does_not_measure_is_not_killed(model):
+    """retro-bench opens a model without adding up its parts. No matrix of this one is large."""
+    with small_machine(MEMORY):
+        done = subprocess.run([BUILD / "retro-bench", "load", model], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done
+    assert "cpu: no memory for a [" in done.stderr, done.stderr
