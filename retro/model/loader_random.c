@@ -43,15 +43,18 @@ static const char *draw_values(struct loader *loader, enum dtype dtype, size_t b
     return run + draw_bits(loader) % (PERIOD / GRAIN) * GRAIN;
 }
 
-/* Super-blocks have their scales inside; every other bit pattern in them is a number. */
+/* Super-blocks have their scales inside; every other bit pattern in them is a number. The scales
+ * make the mean 0: with another one all rows would grow alike, and routers would choose the same
+ * experts for all tokens. */
 static void set_super_scales(char *values, enum dtype dtype, size_t blocks) {
     const size_t bytes = super_block_bytes(dtype);
+    const float most = dtype == DTYPE_Q4_K ? 15 : 31; /* of a code */
     const uint16_t six[] = {f32_to_f16(0.02f / 32 / 128)},
-                   five[] = {f32_to_f16(0.04f / 31 / 63), f32_to_f16(0.02f / 63)};
+                   fewer[] = {f32_to_f16(0.04f / most / 63), f32_to_f16(0.02f / 63)};
     const bool last = dtype == DTYPE_Q6_K;
     for (size_t i = 0; i < blocks; i++)
-        memcpy(values + i * bytes + (last ? bytes - sizeof six : 0), last ? six : five,
-               last ? sizeof six : sizeof five);
+        memcpy(values + i * bytes + (last ? bytes - sizeof six : 0), last ? six : fewer,
+               last ? sizeof six : sizeof fewer);
 }
 
 static enum status stage_random_matrix(struct loader *loader, struct staged_place *staged,

@@ -116,20 +116,20 @@ struct run {
     int32_t *ids; /* as many as the longest prompt step or source has; the same for all */
 };
 
-/* Sequences [first, first + n) with `rows` new tokens each, of how many of those the logits are
- * wanted, and how many tokens their encoder reads in this step. */
+/* Sequences [first, first + n) with `rows` new tokens each, those of run.ids from `token` on, of
+ * how many of those the logits are wanted, and how many tokens their encoder reads in this step. */
 struct batch {
-    int first, n, rows, logits, source;
+    int first, n, rows, token, logits, source;
 };
 
 static enum status run_step(struct run *run, struct batch batch, struct error *e) {
     static const struct neighbor_tokens none[STEP_ROWS];
     struct step_item items[MAX_SEQUENCES];
     struct tensor logits;
-    CHECK(batch.rows <= STEP_ROWS);
+    CHECK(batch.token + batch.rows <= STEP_ROWS);
     for (int i = 0; i < batch.n; i++)
         items[i] = (struct step_item){.session = run->sessions[batch.first + i],
-                                      .tokens = run->ids,
+                                      .tokens = run->ids + batch.token,
                                       .n_tokens = batch.rows,
                                       .neighbors = none,
                                       .n_logits = batch.logits,
@@ -162,7 +162,10 @@ static enum status run_load(struct run *run, const struct bench_load *load,
     enum status status = run_prompts(run, load, e);
     double middle = time_now();
     struct batch all = {.n = run->n, .rows = 1, .logits = 1};
-    for (int i = 0; i < load->tokens && status == STATUS_OK; i++) status = run_step(run, all, e);
+    for (int i = 0; i < load->tokens && status == STATUS_OK; i++) {
+        all.token = i % STEP_ROWS; /* other tokens use other experts */
+        status = run_step(run, all, e);
+    }
     double end = time_now();
     rates->prompt = load->prompt ? run->n * load->prompt / (middle - start) : 0;
     rates->tokens = load->tokens ? run->n * load->tokens / (end - middle) : 0;
