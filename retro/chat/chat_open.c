@@ -180,6 +180,11 @@ static enum status load_processor(struct json **out, const char *file, struct er
         status = gguf_write_processor(gguf, &text, e);
         if (status == STATUS_OK)
             status = json_parse(out, (struct text_span){text.data, text.size}, file, e);
+    } else if (gguf_left_towers(gguf) > 0) {
+        log_info(
+            "%s: no vision tower of its folder goes with it (files tried: %d): texts are read, and "
+            "no pictures",
+            file, gguf_left_towers(gguf));
     }
     buffer_free(&text);
     gguf_close(gguf);

@@ -24,6 +24,7 @@ struct gguf {
     struct file_map *maps;
     int n_maps;
     struct gguf *tower; /* owned; NULL: none is joined */
+    int left_towers;
 };
 
 /* One file being read. */
@@ -396,6 +397,10 @@ void gguf_join(struct gguf *model, struct gguf *tower) {
 }
 
 const struct gguf *gguf_joined(const struct gguf *model) { return model->tower; }
+
+void gguf_leave_towers(struct gguf *model, int n) { model->left_towers = n; }
+
+int gguf_left_towers(const struct gguf *model) { return model->left_towers; }
 
 void gguf_close(struct gguf *gguf) {
     if (gguf == NULL) return;

@@ -27,52 +27,129 @@ bool gguf_find_file(const char *path, struct buffer *file) {
     return found;
 }
 
-static int is_tower(const struct dirent *entry) {
-    return strstr(entry->d_name, "mmproj") && ends_with(entry->d_name, ".gguf");
+static int is_gguf(const struct dirent *entry) { return ends_with(entry->d_name, ".gguf"); }
+
+static bool is_tower(const char *name) { return strstr(name, "mmproj") != NULL; }
+
+/* The length of a file's name without what numbers the parts of a model, "-00001-of-00003.gguf". */
+static size_t stem_length(const char *name) {
+    static const char form[] = "-00000-of-00000.gguf";
+    size_t size = strlen(name), tail = strlen(form);
+    if (size <= tail) return size;
+    for (size_t i = 0; i < tail; i++) {
+        char c = name[size - tail + i];
+        if (form[i] == '0' ? c < '0' || c > '9' : c != form[i]) return size;
+    }
+    return size - tail;
 }
 
-static enum status fail_ambiguous(const char *folder, struct dirent *const *entries, int n,
+/* The folder of a model's file, as its towers are sought there. */
+struct tower_search {
+    const char *folder; /* ends with '/' */
+    const char *model;  /* the name of the model's file there */
+    struct dirent **entries;
+    int n;
+    bool alone;          /* no other model is in the folder */
+    int towers;          /* files of towers */
+    int fits;            /* of them those that go with the model */
+    int first_fit;       /* an entry */
+    struct error reason; /* why the first tower that does not fit does not */
+};
+
+static bool names_other_model(const struct tower_search *search, const char *name) {
+    size_t size = stem_length(search->model);
+    bool same = size == stem_length(name) && strncmp(name, search->model, size) == 0;
+    return !is_tower(name) && !same;
+}
+
+/* Opens the tower of an entry and checks that it goes with the model. */
+static enum status open_tower(struct gguf **out, const struct tower_search *search, int entry,
+                              const struct gguf *model, struct error *e) {
+    struct buffer path = {0};
+    buffer_printf(&path, "%s%s", search->folder, search->entries[entry]->d_name);
+    enum status status = gguf_open(out, path.data, e);
+    buffer_free(&path);
+    if (status) return status;
+    if (gguf_check_tower(model, *out, e) == STATUS_OK) return STATUS_OK;
+    gguf_close(*out);
+    return e->status;
+}
+
+static enum status fail_ambiguous(const struct tower_search *search, const struct gguf *model,
                                   struct error *e) {
     enum { SHOWN = 8 };
     struct buffer names = {0};
-    for (int i = 0; i < n && i < SHOWN; i++)
-        buffer_printf(&names, "%s%s", i ? ", " : "", entries[i]->d_name);
+    int shown = 0;
+    for (int i = search->first_fit; i < search->n && shown < SHOWN; i++) {
+        struct gguf *tower;
+        struct error unused = {0};
+        if (!is_tower(search->entries[i]->d_name) || open_tower(&tower, search, i, model, &unused))
+            continue;
+        gguf_close(tower);
+        buffer_printf(&names, "%s%s", shown ? ", " : "", search->entries[i]->d_name);
+        shown++;
+    }
     error_set(e, STATUS_INVALID,
-              "%s: %d files could be the vision tower of the model: %s%s: keep the model in a "
-              "folder with one of them",
-              folder, n, names.data, n > SHOWN ? ", ..." : "");
+              "%s: %d files could be the vision tower of %s: %s%s: keep the model in a folder with "
+              "one of them",
+              search->folder, search->fits, search->model, names.data,
+              search->fits > SHOWN ? ", ..." : "");
     buffer_free(&names);
     return e->status;
 }
 
-enum status gguf_find_tower(const char *model, struct buffer *file, struct error *e) {
-    const char *slash = strrchr(model, '/');
-    struct buffer folder = {0};
-    struct dirent **entries;
-    enum status status = STATUS_OK;
-    buffer_printf(&folder, "%.*s", slash ? (int)(slash - model) + 1 : 2, slash ? model : "./");
-    int n = scandir(folder.data, &entries, is_tower, alphasort);
-    if (n < 0) {
-        status = error_errno(e, "%s", folder.data);
-        buffer_free(&folder);
-        return status;
+/* Tries all towers of the folder. */
+static void try_towers(struct tower_search *search, const struct gguf *model) {
+    for (int i = 0; i < search->n; i++) {
+        const char *name = search->entries[i]->d_name;
+        struct gguf *tower;
+        struct error e = {0};
+        if (names_other_model(search, name)) search->alone = false;
+        if (!is_tower(name)) continue;
+        search->towers++;
+        if (open_tower(&tower, search, i, model, &e)) {
+            if (search->reason.status == STATUS_OK) search->reason = e;
+            continue;
+        }
+        gguf_close(tower);
+        if (search->fits++ == 0) search->first_fit = i;
     }
-    if (n == 1)
-        buffer_printf(file, "%s%s", folder.data, entries[0]->d_name);
-    else if (n > 1)
-        status = fail_ambiguous(folder.data, entries, n, e);
-    for (int i = 0; i < n; i++) free(entries[i]);
-    free(entries);
-    buffer_free(&folder);
-    return status;
 }
 
-/* The tower is the model's from here on. */
-static enum status join_tower(struct gguf *model, const char *file, struct error *e) {
+/* Joins the tower that goes with the model. In a folder of its own a model has no tower but its
+ * own; among other models, what does not go with this one is theirs. */
+static enum status join_found(const struct tower_search *search, struct gguf *model,
+                              struct error *e) {
     struct gguf *tower;
-    if (gguf_open(&tower, file, e)) return e->status;
+    if (search->fits > 1) return fail_ambiguous(search, model, e);
+    if (search->fits == 0) {
+        if (search->alone && search->towers > 0) *e = search->reason;
+        gguf_leave_towers(model, search->towers);
+        return e->status;
+    }
+    if (open_tower(&tower, search, search->first_fit, model, e)) return e->status;
     gguf_join(model, tower);
-    return gguf_check_tower(model, tower, e);
+    return STATUS_OK;
+}
+
+static enum status find_tower(struct gguf *model, const char *file, struct error *e) {
+    const char *slash = strrchr(file, '/');
+    struct buffer folder = {0};
+    buffer_printf(&folder, "%.*s", slash ? (int)(slash - file) + 1 : 2, slash ? file : "./");
+    struct tower_search search = {
+        .folder = folder.data, .model = slash ? slash + 1 : file, .alone = true};
+    search.n = scandir(search.folder, &search.entries, is_gguf, alphasort);
+    enum status status = STATUS_OK;
+    if (search.n < 0) {
+        status = error_errno(e, "%s", search.folder);
+    } else {
+        try_towers(&search, model);
+        status = join_found(&search, model, e);
+        for (int i = 0; i < search.n; i++) free(search.entries[i]);
+        free(search.entries);
+    }
+    buffer_free(&folder);
+    return status;
 }
 
 static enum status check_model(const struct gguf *gguf, struct error *e) {
@@ -86,13 +163,10 @@ static enum status check_model(const struct gguf *gguf, struct error *e) {
 }
 
 enum status gguf_open_model(struct gguf **out, const char *file, struct error *e) {
-    struct buffer tower = {0};
     *out = NULL;
     if (gguf_open(out, file, e)) return e->status;
     enum status status = check_model(*out, e);
-    if (status == STATUS_OK) status = gguf_find_tower(file, &tower, e);
-    if (status == STATUS_OK && tower.size > 0) status = join_tower(*out, tower.data, e);
-    buffer_free(&tower);
+    if (status == STATUS_OK) status = find_tower(*out, file, e);
     if (status == STATUS_OK) return STATUS_OK;
     gguf_close(*out);
     *out = NULL;

@@ -14,10 +14,10 @@
 struct architecture;
 struct tower_kind;
 
-/* Appends the file of the tower that goes with a model's file: the only *mmproj*.gguf in the same
- * folder; nothing where there is none. STATUS_INVALID names the files where they are several. */
-enum status gguf_find_tower(const char *model, struct buffer *file, struct error *e);
-/* Opens a model's file and, where there is one, its tower's, joined and checked. */
+/* Opens a model's file and joins its tower: the file *mmproj*.gguf of the same folder that goes
+ * with it. STATUS_INVALID names the files where several do. Where none does, the first tower says
+ * why if no other model's file is there; else they are those of the others, and the model has none.
+ */
 enum status gguf_open_model(struct gguf **out, const char *file, struct error *e);
 /* Whether a tower's file is of a known kind and fits its model's. */
 enum status gguf_check_tower(const struct gguf *model, const struct gguf *tower, struct error *e);

@@ -69,7 +69,7 @@ def check(model, tmp_path):
 
 def beside(tmp_path, model, *towers):
     folder = tmp_path / "models"
-    folder.mkdir()
+    folder.mkdir(parents=True)
     shutil.copy(model, folder / "model.gguf")
     for i, tower in enumerate(towers):
         shutil.copy(PAIRS / tower / "mmproj-tiny.gguf", folder / f"mmproj-{i}.gguf")
@@ -82,8 +82,8 @@ def test_a_pair_is_checked(tmp_path):
 
 
 @pytest.mark.parametrize("model, towers, words", [
-    (PAIRS / "gemma3_served/model.gguf", ["gemma3_served", "gemma3_a"],
-     "2 files could be the vision tower of the model: mmproj-0.gguf, mmproj-1.gguf"),
+    (PAIRS / "gemma3_served/model.gguf", ["gemma3_served", "gemma3_served"],
+     "2 files could be the vision tower of model.gguf: mmproj-0.gguf, mmproj-1.gguf"),
     (PAIRS / "gemma3_served/model.gguf", ["qwen3_vl"], "mmproj-0.gguf is a tower (qwen3vl_merger) that does not go with"),
     (GOLDEN / "gguf/llama/model.gguf", ["gemma3_a"], "a model of the architecture llama"),
     (PAIRS / "gemma3_a/mmproj-tiny.gguf", [], "is the file of a vision tower: name that of the model"),
@@ -91,6 +91,17 @@ def test_a_pair_is_checked(tmp_path):
 def test_what_does_not_go_together(model, towers, words, tmp_path):
     done = check(beside(tmp_path, model, *towers), tmp_path)
     assert done.returncode != 0 and words in done.stderr, done.stderr
+
+
+def test_towers_among_other_models(tmp_path):
+    """One that goes with the model is its own; all others are other models', and no reason to refuse this one."""
+    model = PAIRS / "gemma3_served/model.gguf"
+    own = check(beside(tmp_path / "own", model, "qwen3_vl", "gemma3_served"), tmp_path)
+    assert own.returncode == 0, own.stderr
+    alone = beside(tmp_path / "none", model, "qwen3_vl")
+    shutil.copy(PAIRS / "gemma3_a/model.gguf", alone.parent / "other.gguf")
+    none = check(alone, tmp_path)
+    assert none.returncode == 0, none.stderr
 
 
 def test_pictures_without_a_tower(tmp_path):

@@ -434,7 +434,36 @@ static void test_several_towers(void **state) {
     write_draft(&other, "model-mmproj-a.gguf");
     refuse_drafts(
         &model, &tower,
-        "2 files could be the vision tower of the model: mmproj-x.gguf, model-mmproj-a.gguf");
+        "2 files could be the vision tower of model.gguf: mmproj-x.gguf, model-mmproj-a.gguf");
+}
+
+/* Of two towers one goes with the model; where none does and another model is there, it has none.
+ */
+static void test_towers_of_others(void **state) {
+    (void)state;
+    struct gguf_draft model, tower, other = {0};
+    struct gguf *gguf;
+    struct error e = {0};
+    draft_pair(&model, &tower);
+    draft_qwen3(&other);
+    write_draft(&other, "mmproj-other.gguf");
+    open_drafts(&gguf, &model, &tower);
+    assert_non_null(gguf_joined(gguf));
+    assert_int_equal(gguf_left_towers(gguf), 0);
+    gguf_close(gguf);
+
+    model = other = (struct gguf_draft){0};
+    draft_model(&model, "llama", "c");
+    write_draft(&model, "model.gguf");
+    assert_int_not_equal(open_pair(&gguf, &e), STATUS_OK);
+    expect_words(&e, "does not go with");
+    draft_model(&other, "llama", "c");
+    write_draft(&other, "another-00001-of-00002.gguf");
+    e = (struct error){0};
+    if (open_pair(&gguf, &e)) fail_msg("%s", e.text);
+    assert_null(gguf_joined(gguf));
+    assert_int_equal(gguf_left_towers(gguf), 2);
+    gguf_close(gguf);
 }
 
 static void test_an_empty_file(void **state) {
@@ -464,12 +493,19 @@ static void test_a_tower_as_the_model(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_gemma),          TEST(test_qwen3),
-        TEST(test_alone),          TEST(test_added_token),
-        TEST(test_names),          TEST(test_exchanged_names),
-        TEST(test_refused_pairs),  TEST(test_tensors_without_a_place),
-        TEST(test_several_towers), TEST(test_a_tower_as_the_model),
-        TEST(test_first_files),    TEST(test_an_empty_file),
+        TEST(test_gemma),
+        TEST(test_qwen3),
+        TEST(test_alone),
+        TEST(test_added_token),
+        TEST(test_names),
+        TEST(test_exchanged_names),
+        TEST(test_refused_pairs),
+        TEST(test_tensors_without_a_place),
+        TEST(test_several_towers),
+        TEST(test_a_tower_as_the_model),
+        TEST(test_first_files),
+        TEST(test_an_empty_file),
+        TEST(test_towers_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
