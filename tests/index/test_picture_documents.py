@@ -78,10 +78,13 @@ def test_added_and_compacted(collection, config, files, tmp_path):
     assert len(done.stdout.splitlines()) == 3, done.stdout + done.stderr
     query = ("-k", "3", "--by-picture", files / "a_wide.png")
     wanted = [(hit["title"], hit["similarity"]) for hit in search(collection, config, *query)]
-    for _ in range(2):
-        assert [(hit["title"], hit["similarity"]) for hit in search(other, config, *query)] == wanted
-        run("compact", other)
-        run("verify", other)
+    got = [(hit["title"], hit["similarity"]) for hit in search(other, config, *query)]
+    assert [title for title, _ in got] == [title for title, _ in wanted]
+    # The log of changes adds the products of a row in another order than the index.
+    assert [similarity for _, similarity in got] == pytest.approx([similarity for _, similarity in wanted], rel=1e-6)
+    run("compact", other)
+    run("verify", other)
+    assert [(hit["title"], hit["similarity"]) for hit in search(other, config, *query)] == wanted
 
 
 def test_only_where_they_are_asked_for(files, config, tmp_path):
