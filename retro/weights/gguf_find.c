@@ -122,10 +122,13 @@ static enum status join_found(const struct tower_search *search, struct gguf *mo
                               struct error *e) {
     struct gguf *tower;
     if (search->fits > 1) return fail_ambiguous(search, model, e);
-    if (search->fits == 0) {
-        if (search->alone && search->towers > 0) *e = search->reason;
-        gguf_leave_towers(model, search->towers);
+    if (search->fits == 0 && search->alone && search->towers > 0) {
+        *e = search->reason;
         return e->status;
+    }
+    if (search->fits == 0) {
+        gguf_leave_towers(model, search->towers);
+        return STATUS_OK;
     }
     if (open_tower(&tower, search, search->first_fit, model, e)) return e->status;
     gguf_join(model, tower);
