@@ -416,6 +416,13 @@ static void test_mapped_experts(void **state) {
     folder_remove(packed);
 }
 
+/* So little that weights are the largest part. */
+static const struct session_limits least = {.max_sessions = 1,
+                                            .max_tokens = 8,
+                                            .max_step_rows = 8,
+                                            .max_logit_rows = 1,
+                                            .kv_dtype = DTYPE_F16};
+
 /* Whoever has a model with experts that does not fit is told how large it is, and the command that
  * makes it one that does, where all but the experts fits. */
 static void test_experts_that_could_be_mapped(void **state) {
@@ -435,11 +442,6 @@ static void test_experts_that_could_be_mapped(void **state) {
         {"tests/golden/gguf/mixtral/model.gguf", 50000,
          ": retro-convert tests/golden/gguf/mixtral/model.gguf "
          "tests/golden/gguf/mixtral/model-packed --to packed"}};
-    const struct session_limits least = {.max_sessions = 1,
-                                         .max_tokens = 8,
-                                         .max_step_rows = 8,
-                                         .max_logit_rows = 1,
-                                         .kv_dtype = DTYPE_F16};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct error e = {0};
         assert_int_equal(check_folder(cases[i].path, least, cases[i].available, 1, &e),
@@ -448,6 +450,22 @@ static void test_experts_that_could_be_mapped(void **state) {
         assert_int_equal(check_folder(cases[i].path, least, 1000, 1, &e), STATUS_NO_MEMORY);
         if (strstr(e.text, "--to packed wrote need not fit, all else has to") == NULL)
             fail_msg("%s", e.text);
+    }
+}
+
+/* Numbers of fewer bits are no advice for a model that has them. */
+static void test_advice_by_type(void **state) {
+    (void)state;
+    static const struct {
+        const char *path, *words;
+    } cases[] = {
+        {"tests/golden/hf/llama", ": set model.dtype to bf16, take a quantised or smaller model"},
+        {"tests/golden/gguf/qwen2/model.gguf", ": take a smaller model, or more ranks"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct error e = {0};
+        assert_int_equal(check_folder(cases[i].path, least, 1000, 1, &e), STATUS_NO_MEMORY);
+        if (strstr(e.text, cases[i].words) == NULL) fail_msg("%s", e.text);
     }
 }
 
@@ -462,7 +480,8 @@ int main(void) {
                                        cmocka_unit_test(test_narrow_cache),
                                        cmocka_unit_test(test_too_little_memory),
                                        cmocka_unit_test(test_too_little_memory_for_encoded_prompts),
-                                       cmocka_unit_test(test_ranks_share_memory)};
+                                       cmocka_unit_test(test_ranks_share_memory),
+                                       cmocka_unit_test(test_advice_by_type)};
     log_set_level(LOG_LEVEL_WARN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -251,6 +251,14 @@ static void advise_packing(char *advice, size_t size, const char *path, size_t b
         amount_of(bytes).text, n, path, stem, path);
 }
 
+/* The way to make a model without experts smaller: numbers of fewer bits than it has. */
+static const char *advise_dtype(enum dtype dtype) {
+    if (dtype == DTYPE_F32)
+        return "set model.dtype to bf16, take a quantised or smaller model, or more ranks";
+    if (dtype_quantised(dtype) || dtype == DTYPE_FP8) return "take a smaller model, or more ranks";
+    return "take a quantised or smaller model, or more ranks";
+}
+
 /* Weights are one part; those of a file that memory does not hold, with experts, are two. `path` is
  * that of a model which would fit if it were packed, else NULL. */
 static void add_weights(struct budget_parts *parts, const struct model_info *info, bool fetches,
@@ -272,8 +280,7 @@ static void add_weights(struct budget_parts *parts, const struct model_info *inf
                    "take a smaller model; on a CPU, experts of a model that retro-convert --to "
                    "packed wrote need not fit, all else has to");
     } else {
-        budget_add(parts, weights,
-                   "set model.dtype to bf16, take a quantised or smaller model, or more ranks");
+        budget_add(parts, weights, "%s", advise_dtype(info->dtype));
     }
 }
 
