@@ -43,6 +43,8 @@ static size_t stem_length(const char *name) {
     return size - tail;
 }
 
+enum { NAMES_SHOWN = 8 };
+
 /* The folder of a model's file, as its towers are sought there. */
 struct tower_search {
     const char *folder; /* ends with '/' */
@@ -52,7 +54,8 @@ struct tower_search {
     bool alone;          /* no other model is in the folder */
     int towers;          /* files of towers */
     int fits;            /* of them those that go with the model */
-    int first_fit;       /* an entry */
+    struct gguf *tower;  /* the first of these */
+    struct buffer names; /* of some of these */
     struct error reason; /* why the first tower that does not fit does not */
 };
 
@@ -75,27 +78,23 @@ static enum status open_tower(struct gguf **out, const struct tower_search *sear
     return e->status;
 }
 
-static enum status fail_ambiguous(const struct tower_search *search, const struct gguf *model,
-                                  struct error *e) {
-    enum { SHOWN = 8 };
-    struct buffer names = {0};
-    int shown = 0;
-    for (int i = search->first_fit; i < search->n && shown < SHOWN; i++) {
-        struct gguf *tower;
-        struct error unused = {0};
-        if (!is_tower(search->entries[i]->d_name) || open_tower(&tower, search, i, model, &unused))
-            continue;
+static enum status fail_ambiguous(const struct tower_search *search, struct error *e) {
+    return error_set(e, STATUS_INVALID,
+                     "%s: %d files could be the vision tower of %s: %s%s: keep the model in a "
+                     "folder with one of them",
+                     search->folder, search->fits, search->model, search->names.data,
+                     search->fits > NAMES_SHOWN ? ", ..." : "");
+}
+
+/* A tower that goes with the model: the first stays open. */
+static void add_fit(struct tower_search *search, struct gguf *tower, const char *name) {
+    if (search->fits < NAMES_SHOWN)
+        buffer_printf(&search->names, "%s%s", search->fits ? ", " : "", name);
+    search->fits++;
+    if (search->tower)
         gguf_close(tower);
-        buffer_printf(&names, "%s%s", shown ? ", " : "", search->entries[i]->d_name);
-        shown++;
-    }
-    error_set(e, STATUS_INVALID,
-              "%s: %d files could be the vision tower of %s: %s%s: keep the model in a folder with "
-              "one of them",
-              search->folder, search->fits, search->model, names.data,
-              search->fits > SHOWN ? ", ..." : "");
-    buffer_free(&names);
-    return e->status;
+    else
+        search->tower = tower;
 }
 
 /* Tries all towers of the folder. */
@@ -107,21 +106,17 @@ static void try_towers(struct tower_search *search, const struct gguf *model) {
         if (names_other_model(search, name)) search->alone = false;
         if (!is_tower(name)) continue;
         search->towers++;
-        if (open_tower(&tower, search, i, model, &e)) {
-            if (search->reason.status == STATUS_OK) search->reason = e;
-            continue;
-        }
-        gguf_close(tower);
-        if (search->fits++ == 0) search->first_fit = i;
+        if (open_tower(&tower, search, i, model, &e) == STATUS_OK)
+            add_fit(search, tower, name);
+        else if (search->reason.status == STATUS_OK)
+            search->reason = e;
     }
 }
 
 /* Joins the tower that goes with the model. In a folder of its own a model has no tower but its
  * own; among other models, what does not go with this one is theirs. */
-static enum status join_found(const struct tower_search *search, struct gguf *model,
-                              struct error *e) {
-    struct gguf *tower;
-    if (search->fits > 1) return fail_ambiguous(search, model, e);
+static enum status join_found(struct tower_search *search, struct gguf *model, struct error *e) {
+    if (search->fits > 1) return fail_ambiguous(search, e);
     if (search->fits == 0 && search->alone && search->towers > 0) {
         *e = search->reason;
         return e->status;
@@ -130,8 +125,8 @@ static enum status join_found(const struct tower_search *search, struct gguf *mo
         gguf_leave_towers(model, search->towers);
         return STATUS_OK;
     }
-    if (open_tower(&tower, search, search->first_fit, model, e)) return e->status;
-    gguf_join(model, tower);
+    gguf_join(model, search->tower);
+    search->tower = NULL;
     return STATUS_OK;
 }
 
@@ -148,9 +143,11 @@ static enum status find_tower(struct gguf *model, const char *file, struct error
     } else {
         try_towers(&search, model);
         status = join_found(&search, model, e);
+        gguf_close(search.tower);
         for (int i = 0; i < search.n; i++) free(search.entries[i]);
         free(search.entries);
     }
+    buffer_free(&search.names);
     buffer_free(&folder);
     return status;
 }
