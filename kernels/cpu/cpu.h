@@ -248,6 +248,14 @@ size_t cpu_packed_bytes(const struct weight *weight);
 #define CPU_PROTOTYPE(name) void cpu_##name(struct backend *b, const struct name##_args *a);
 BACKEND_OPERATIONS(CPU_PROTOTYPE)
 
+/* y = x W^T + bias of `n` <= LONE_PRODUCTS products of one row each, all as one job: between two of
+ * them no thread waits and memory does not idle. Their weights have one shape and dtype; products
+ * with the first one's x share it. `room`, aligned as a cache line, has cpu_lone_row_bytes for each
+ * product. A row's result is that of cpu_linear. */
+enum { LONE_PRODUCTS = 32 };
+void cpu_linear_lone(struct backend *backend, const struct linear_args *args, int n, void *room);
+size_t cpu_lone_row_bytes(const struct backend *backend, const struct weight *weight);
+
 static inline float *row_f32(struct tensor t, int row) {
     return (float *)t.data + (int64_t)row * t.stride;
 }

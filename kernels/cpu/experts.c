@@ -150,6 +150,89 @@ static void run_expert(struct backend *backend, const struct experts_args *args,
     scatter_outputs(args, expert);
 }
 
+/* The products of a lone row's experts, and the rows between them. */
+struct lone_experts {
+    struct tensor wide, gated; /* [k, rows of fc1], [k, F] */
+    void *rows;
+    struct linear_args products[LONE_PRODUCTS];
+    int k;
+};
+
+/* False where the room is too small, or the experts' weights differ in type. */
+static bool lone_open(struct lone_experts *lone, const struct backend *backend,
+                      const struct experts_args *args) {
+    int k = args->routes.cols / 2, wide = args->wide.cols, ffn = args->gated.cols;
+    const float *experts = row_f32(args->routes, 0) + k;
+    const struct weight *fc1 = &args->fc1[(int)experts[0]], *fc2 = &args->fc2[(int)experts[0]];
+    if (k > LONE_PRODUCTS) return false;
+    for (int j = 1; j < k; j++) {
+        int expert = (int)experts[j];
+        if (args->fc1[expert].dtype != fc1->dtype || args->fc2[expert].dtype != fc2->dtype)
+            return false;
+    }
+    size_t first = cpu_lone_row_bytes(backend, fc1), second = cpu_lone_row_bytes(backend, fc2);
+    size_t row_bytes = first > second ? first : second;
+    size_t floats = (size_t)wide + (size_t)ffn;
+    if ((size_t)k * (row_bytes + floats * sizeof(float)) > INPUT_BYTES) return false;
+    char *room = cpu_of(backend)->inputs;
+    float *between = (float *)(void *)(room + (size_t)k * row_bytes);
+    lone->k = k;
+    lone->rows = room;
+    lone->wide = tensor_make(between, DTYPE_F32, k, wide);
+    lone->gated = tensor_make(between + (ptrdiff_t)k * wide, DTYPE_F32, k, ffn);
+    return true;
+}
+
+/* Slot j of the row's parts. Before its expert's result it holds the input, where that is weighed.
+ */
+static struct tensor slot_of(const struct experts_args *args, int j) {
+    return tensor_cols(args->parts, j * args->x.cols, args->x.cols);
+}
+
+static struct tensor weigh_input(const struct experts_args *args, int j) {
+    struct tensor to = slot_of(args, j);
+    float weight = row_f32(args->routes, 0)[j];
+    for (int i = 0; i < args->x.cols; i++) row_f32(to, 0)[i] = weight * row_f32(args->x, 0)[i];
+    return to;
+}
+
+/* The experts of a step's only row are multiplied side by side. */
+static void run_lone(struct backend *backend, const struct experts_args *args,
+                     struct lone_experts *lone) {
+    const float *experts = row_f32(args->routes, 0) + lone->k;
+    for (int j = 0; j < lone->k; j++) {
+        int expert = (int)experts[j];
+        lone->products[j] =
+            (struct linear_args){.y = tensor_rows(lone->wide, j, 1),
+                                 .x = args->weighs_inputs ? weigh_input(args, j) : args->x,
+                                 .weight = &args->fc1[expert],
+                                 .bias = args->bias1 ? args->bias1[expert] : NULL};
+    }
+    cpu_linear_lone(backend, lone->products, lone->k, lone->rows);
+
+    backend->ops->glu(
+        backend, &(struct glu_args){.y = lone->gated, .x = lone->wide, .gating = args->gating});
+
+    for (int j = 0; j < lone->k; j++) {
+        int expert = (int)experts[j];
+        lone->products[j] = (struct linear_args){.y = slot_of(args, j),
+                                                 .x = tensor_rows(lone->gated, j, 1),
+                                                 .weight = &args->fc2[expert],
+                                                 .bias = args->bias2 ? args->bias2[expert] : NULL};
+    }
+    cpu_linear_lone(backend, lone->products, lone->k, lone->rows);
+}
+
+static void run_in_turn(struct backend *backend, const struct experts_args *args) {
+    struct expert_fetch fetch;
+    if (args->fetched) expert_fetch_begin(&fetch, args);
+    for (int expert = 0; expert < args->n_experts; expert++) {
+        if (args->fetched) expert_fetch_advance(&fetch, expert);
+        run_expert(backend, args, expert);
+    }
+    if (args->fetched) expert_fetch_end(&fetch, backend);
+}
+
 static void combine_row(const void *context, int i, int thread) {
     (void)thread;
     const struct experts_args *args = context;
@@ -168,13 +251,14 @@ static void combine_row(const void *context, int i, int thread) {
     for (int j = 0; j < d; j++) y[j] += gate * shared[j];
 }
 
+/* Products that somebody looks at (retro-convert) go through the table of ops, and experts of a
+ * mapped file are asked for one after the other. */
 void cpu_experts(struct backend *backend, const struct experts_args *args) {
-    struct expert_fetch fetch;
-    if (args->fetched) expert_fetch_begin(&fetch, args);
-    for (int expert = 0; expert < args->n_experts; expert++) {
-        if (args->fetched) expert_fetch_advance(&fetch, expert);
-        run_expert(backend, args, expert);
-    }
-    if (args->fetched) expert_fetch_end(&fetch, backend);
+    struct lone_experts lone;
+    bool side_by_side = args->x.rows == 1 && !args->fetched && backend->ops->linear == cpu_linear;
+    if (side_by_side && lone_open(&lone, backend, args))
+        run_lone(backend, args, &lone);
+    else
+        run_in_turn(backend, args);
     cpu_run(backend, (double)args->parts.rows * args->parts.cols, args->x.rows, combine_row, args);
 }

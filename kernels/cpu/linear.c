@@ -51,16 +51,26 @@ static void product_piece(const void *context, int piece, int thread) {
 /* A piece is a group of tiles; it is what a thread owes when it loses its core. The group is what a
  * kernel takes at once: four tiles, and two where several rows meet quantised weights; more where
  * that is too little work to be worth a turn. */
-static void pieces_multiply(struct backend *backend, struct product product) {
-    const struct linear_args *args = product.args;
+static void product_cut(struct product *product, const struct cpu_kernels *kernels) {
+    const struct linear_args *args = product->args;
     double per_tile = (double)args->x.rows * args->weight->n_in * TILE_COLUMNS;
-    product.kernels = cpu_of(backend)->kernels;
-    product.tiles = packed_tiles(args->weight->n_out);
-    bool few = product.blocks == NULL || args->x.rows <= FEW_ROWS;
-    product.group = few && product.pairs == NULL ? 4 : 2;
-    while (product.group * per_tile < 32768 && product.group < product.tiles) product.group *= 2;
-    cpu_run(backend, per_tile * product.tiles, (product.tiles + product.group - 1) / product.group,
-            product_piece, &product);
+    product->kernels = kernels;
+    product->tiles = packed_tiles(args->weight->n_out);
+    bool few = product->blocks == NULL || args->x.rows <= FEW_ROWS;
+    product->group = few && product->pairs == NULL ? 4 : 2;
+    while (product->group * per_tile < 32768 && product->group < product->tiles)
+        product->group *= 2;
+}
+
+static double product_work(const struct product *product) {
+    const struct linear_args *args = product->args;
+    return (double)args->x.rows * args->weight->n_in * TILE_COLUMNS * product->tiles;
+}
+
+static void pieces_multiply(struct backend *backend, struct product product) {
+    product_cut(&product, cpu_of(backend)->kernels);
+    cpu_run(backend, product_work(&product), divide_up(product.tiles, product.group), product_piece,
+            &product);
 }
 
 /* The product of rows [row, row + rows). */
@@ -160,13 +170,17 @@ static void quantise_row(const void *context, int i, int thread) {
                                       row_f32(args->x, i), blocks, dtype);
 }
 
+/* Bytes of a row that is rounded for a quantised weight. */
+static size_t quantised_row_bytes(const struct weight *weight) {
+    size_t block_bytes =
+        dtype_kquant(weight->dtype) ? sizeof(struct super_input) : sizeof(struct input_block);
+    return (size_t)(weight->n_in / dtype_block(weight->dtype)) * block_bytes;
+}
+
 /* The same for quantised weights; rows are put in groups that a kernel takes whole. */
 static void multiply_blocks(struct backend *backend, const struct linear_args *args) {
     const struct cpu *cpu = cpu_of(backend);
-    const enum dtype dtype = args->weight->dtype;
-    size_t block_bytes =
-        dtype_kquant(dtype) ? sizeof(struct super_input) : sizeof(struct input_block);
-    size_t row_bytes = (size_t)(args->weight->n_in / dtype_block(dtype)) * block_bytes;
+    size_t row_bytes = quantised_row_bytes(args->weight);
     CHECK(row_bytes <= INPUT_BYTES);
     int most = (int)(INPUT_BYTES / row_bytes);
     for (int row = 0; row < args->x.rows; row += most) {
@@ -231,4 +245,75 @@ void cpu_linear(struct backend *backend, const struct linear_args *args) {
         multiply_rounded(backend, args);
     else
         pieces_multiply(backend, (struct product){.args = args});
+}
+
+size_t cpu_lone_row_bytes(const struct backend *backend, const struct weight *weight) {
+    size_t bytes = 0;
+    if (dtype_quantised(weight->dtype))
+        bytes = quantised_row_bytes(weight);
+    else if (cpu_of(backend)->kernels->round != NULL && weight->dtype == DTYPE_BF16)
+        bytes = packed_depth(DTYPE_BF16, weight->n_in) * sizeof(uint16_t);
+    return (bytes + QUAD_BYTES - 1) / QUAD_BYTES * QUAD_BYTES;
+}
+
+struct lone_products {
+    struct product each[LONE_PRODUCTS];
+    struct linear_args args[LONE_PRODUCTS];
+    struct block_product blocks[LONE_PRODUCTS];
+    int pieces; /* of each */
+};
+
+/* The row of product i becomes what kernels read, in `room`. */
+static void prepare_row(struct lone_products *products, int i, const struct cpu_kernels *kernels,
+                        void *room) {
+    struct linear_args *args = &products->args[i];
+    const struct weight *weight = args->weight;
+    if (dtype_quantised(weight->dtype)) {
+        products->blocks[i] = (struct block_product){.args = args, .x = room};
+        rows_group(&products->blocks[i]);
+        struct quantising quantising = {
+            .product = &products->blocks[i], .to = room, .kernels = kernels};
+        quantise_row(&quantising, 0, 0);
+    } else if (kernels->round != NULL && weight->dtype == DTYPE_BF16) {
+        int depth = (int)packed_depth(DTYPE_BF16, weight->n_in);
+        struct rounding rounding = {
+            .to = tensor_make(room, DTYPE_BF16, 1, depth), .from = args->x, .kernels = kernels};
+        round_row(&rounding, 0, 0);
+        args->x = rounding.to;
+    }
+}
+
+/* The row of product i is that of the first. */
+static void share_row(struct lone_products *products, int i) {
+    products->args[i].x = products->args[0].x;
+    if (products->each[i].blocks == NULL) return;
+    products->blocks[i] = products->blocks[0];
+    products->blocks[i].args = &products->args[i];
+}
+
+static void lone_piece(const void *context, int piece, int thread) {
+    const struct lone_products *products = context;
+    product_piece(&products->each[piece / products->pieces], piece % products->pieces, thread);
+}
+
+void cpu_linear_lone(struct backend *backend, const struct linear_args *args, int n, void *room) {
+    const struct cpu_kernels *kernels = cpu_of(backend)->kernels;
+    const size_t row_bytes = cpu_lone_row_bytes(backend, args[0].weight);
+    struct lone_products products;
+    CHECK(n > 0 && n <= LONE_PRODUCTS);
+    for (int i = 0; i < n; i++) {
+        bool blocks = dtype_quantised(args[i].weight->dtype);
+        products.args[i] = args[i];
+        products.each[i] = (struct product){.args = &products.args[i],
+                                            .blocks = blocks ? &products.blocks[i] : NULL};
+        if (i > 0 && args[i].x.data == args[0].x.data)
+            share_row(&products, i);
+        else
+            prepare_row(&products, i, kernels, (char *)room + (size_t)i * row_bytes);
+        product_cut(&products.each[i], kernels);
+    }
+
+    const struct product *first = &products.each[0];
+    products.pieces = divide_up(first->tiles, first->group);
+    cpu_run(backend, n * product_work(first), n * products.pieces, lone_piece, &products);
 }

@@ -148,6 +148,23 @@ static inline void key_spoil(struct tensor t, struct tensor scales, int row, flo
     for (int j = 0; j < scales.cols; j++) tensor_set(scales, row, j, v);
 }
 
+/* Where d of a super-block is; dmin follows it in Q4_K and Q5_K. */
+static inline uint8_t *super_scale_at(enum dtype dtype, uint8_t *block) {
+    return block + (dtype == DTYPE_Q6_K ? 208 : 0);
+}
+
+/* Every bit pattern is a super-block; only the f16 numbers need a size. */
+static inline void random_supers(uint8_t *raw, enum dtype dtype, size_t blocks) {
+    size_t bytes = super_block_bytes(dtype);
+    for (size_t i = 0; i < blocks; i++) {
+        uint8_t *block = raw + i * bytes;
+        uint16_t d = f32_to_f16(random_value() / 512), dmin = f32_to_f16(random_value() / 64);
+        for (size_t k = 0; k < bytes; k++) block[k] = (uint8_t)random_bits();
+        memcpy(super_scale_at(dtype, block), &d, sizeof d);
+        if (dtype != DTYPE_Q6_K) memcpy(block + 2, &dmin, sizeof dmin);
+    }
+}
+
 /* The space between rows still holds the NaN that padded_tensor put there. */
 static inline void assert_gaps_untouched(struct tensor t) {
     for (int i = 0; i < t.rows; i++)

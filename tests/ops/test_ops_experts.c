@@ -331,9 +331,21 @@ static struct experts_args mixture_rows(const struct experts_args *a, int first,
     struct experts_args part = *a;
     struct tensor *all[] = {&part.x,   &part.routes, &part.shared, &part.gate,
                             &part.few, &part.parts,  &part.wide,   &part.gated};
-    for (size_t i = 0; i < ARRAY_COUNT(all); i++) *all[i] = tensor_rows(*all[i], first, rows);
-    part.y = padded_tensor(DTYPE_F32, rows, HIDDEN, 0);
+    for (size_t i = 0; i < ARRAY_COUNT(all); i++)
+        if (all[i]->data) *all[i] = tensor_rows(*all[i], first, rows);
+    part.y = padded_tensor(DTYPE_F32, rows, a->y.cols, 0);
     return part;
+}
+
+static void check_parts(struct backend *b, const struct experts_args *all, int most) {
+    backend_experts(b, all);
+    for (int rows = 1; rows <= most; rows++)
+        for (int first = 0; first + rows <= all->x.rows; first += rows) {
+            struct experts_args part = mixture_rows(all, first, rows);
+            backend_experts(b, &part);
+            for (int i = 0; i < rows; i++) assert_rows_equal(part.y, i, all->y, first + i);
+            free(part.y.data);
+        }
 }
 
 /* All rows in one call against batches of every size, bit for bit. */
@@ -342,16 +354,72 @@ static void experts_batches(struct backend *b) {
     for (size_t t = 0; t < ARRAY_COUNT(dtypes); t++) {
         struct mixture m;
         mixture_open(&m, b, dtypes[t]);
-        backend_experts(b, &m.args);
-        for (int rows = 1; rows < ROWS; rows++)
-            for (int first = 0; first + rows <= ROWS; first += rows) {
-                struct experts_args part = mixture_rows(&m.args, first, rows);
-                backend_experts(b, &part);
-                for (int i = 0; i < rows; i++) assert_rows_equal(part.y, i, m.args.y, first + i);
-                free(part.y.data);
-            }
+        check_parts(b, &m.args, ROWS - 1);
+        m.args.weighs_inputs = true;
+        check_parts(b, &m.args, 2);
+        m.args.bias1 = m.bias1;
+        m.args.bias2 = m.bias2;
+        check_parts(b, &m.args, 2);
         mixture_close(&m, b);
     }
+}
+
+/* Experts of types that come in super-blocks, of one type or of two. */
+enum { WIDE = SUPER_BLOCK, FEW = 5 };
+
+static struct weight pack_bytes(struct backend *b, enum dtype dtype, int n_out, int n_in) {
+    struct weight w = {.dtype = dtype, .n_out = n_out, .n_in = n_in};
+    size_t n = (size_t)n_out * (size_t)n_in;
+    uint8_t *raw = xmalloc(2 * n), *exponents = xmalloc(n / QUANTISE_BLOCK);
+    if (dtype == DTYPE_MXFP4)
+        for (size_t i = 0; i < n / 2; i++) raw[i] = (uint8_t)random_bits();
+    else
+        random_supers(raw, dtype, n / SUPER_BLOCK);
+    for (size_t i = 0; i < n / QUANTISE_BLOCK; i++) exponents[i] = (uint8_t)(118 + random_int(8));
+    struct host_matrix host = {.values = raw, .dtype = dtype};
+    if (dtype == DTYPE_MXFP4) host.exponents = exponents;
+    assert_int_equal(backend_pack(b, &w, &host, NULL), STATUS_OK);
+    free(raw);
+    free(exponents);
+    return w;
+}
+
+static void check_supers(struct backend *b, enum dtype first, enum dtype second, enum dtype last) {
+    struct weight fc1[EXPERTS], fc2[EXPERTS];
+    struct tensor logits = random_tensor(DTYPE_F32, FEW, EXPERTS, 0);
+    for (int i = 0; i < EXPERTS; i++) {
+        fc1[i] = pack_bytes(b, first, 2 * WIDE, WIDE);
+        fc2[i] = pack_bytes(b, i == EXPERTS / 2 ? last : second, WIDE, WIDE);
+    }
+    struct experts_args a = {.y = padded_tensor(DTYPE_F32, FEW, WIDE, 1),
+                             .x = random_tensor(DTYPE_F32, FEW, WIDE, 2),
+                             .routes = route(b, logits, USED, true),
+                             .fc1 = fc1,
+                             .fc2 = fc2,
+                             .few = padded_tensor(DTYPE_F32, FEW, WIDE, 1),
+                             .parts = padded_tensor(DTYPE_F32, FEW, USED * WIDE, 1),
+                             .wide = padded_tensor(DTYPE_F32, FEW, 2 * WIDE, 1),
+                             .gated = padded_tensor(DTYPE_F32, FEW, WIDE, 1),
+                             .n_experts = EXPERTS,
+                             .gating = {.activation = ACTIVATION_SILU}};
+    check_parts(b, &a, 2);
+    struct tensor all[] = {logits, a.y, a.x, a.routes, a.few, a.parts, a.wide, a.gated};
+    for (size_t i = 0; i < ARRAY_COUNT(all); i++) free(all[i].data);
+    for (int i = 0; i < EXPERTS; i++) {
+        backend_release(b, fc1[i].data);
+        backend_release(b, fc2[i].data);
+    }
+}
+
+static void experts_supers(struct backend *b) {
+    check_supers(b, DTYPE_Q4_K, DTYPE_Q6_K, DTYPE_Q6_K);
+    check_supers(b, DTYPE_Q5_K, DTYPE_Q4_K, DTYPE_Q6_K);
+    check_supers(b, DTYPE_MXFP4, DTYPE_MXFP4, DTYPE_MXFP4);
+}
+
+static void test_supers(void **state) {
+    (void)state;
+    for_each_variant(experts_supers, 2);
 }
 
 static void test_batches(void **state) {
@@ -365,9 +433,9 @@ static void test_route_rules(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_route), cmocka_unit_test(test_experts),
-                                       cmocka_unit_test(test_plain_experts),
-                                       cmocka_unit_test(test_batches),
-                                       cmocka_unit_test(test_route_rules)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_route),         cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_plain_experts), cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_supers),        cmocka_unit_test(test_route_rules)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

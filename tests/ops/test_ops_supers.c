@@ -17,11 +17,6 @@ static size_t count_blocks(const struct weight *w) {
     return (size_t)w->n_out * (size_t)w->n_in / SUPER_BLOCK;
 }
 
-/* Where d of a super-block is; dmin follows it in Q4_K and Q5_K. */
-static uint8_t *find_scale(enum dtype dtype, uint8_t *block) {
-    return block + (dtype == DTYPE_Q6_K ? 208 : 0);
-}
-
 static struct super_matrix new_matrix(enum dtype dtype, int n_out, int n_in) {
     struct super_matrix m = {.weight = {.dtype = dtype, .n_out = n_out, .n_in = n_in}};
     m.raw = xcalloc(count_blocks(&m.weight), super_block_bytes(dtype));
@@ -37,17 +32,9 @@ static void pack_matrix(struct backend *b, struct super_matrix *m) {
     assert_int_equal(backend_pack(b, &m->weight, &host, NULL), STATUS_OK);
 }
 
-/* Every bit pattern is a block; only the f16 numbers need a size. */
 static struct super_matrix random_matrix(struct backend *b, enum dtype dtype, int n_out, int n_in) {
     struct super_matrix m = new_matrix(dtype, n_out, n_in);
-    size_t bytes = super_block_bytes(dtype);
-    for (size_t i = 0; i < count_blocks(&m.weight); i++) {
-        uint8_t *block = m.raw + i * bytes;
-        uint16_t d = f32_to_f16(random_value() / 512), dmin = f32_to_f16(random_value() / 64);
-        for (size_t k = 0; k < bytes; k++) block[k] = (uint8_t)random_bits();
-        memcpy(find_scale(dtype, block), &d, sizeof d);
-        if (dtype != DTYPE_Q6_K) memcpy(block + 2, &dmin, sizeof dmin);
-    }
+    random_supers(m.raw, dtype, count_blocks(&m.weight));
     pack_matrix(b, &m);
     return m;
 }
@@ -191,7 +178,7 @@ static void linear_extremes(struct backend *b) {
                     memset(block + 192, (int)(i & 1) ? -128 : 127, SUPER_PARTS);
                 else
                     memset(block + 4, pattern < 3 ? 0xff : 0, 12);
-                memcpy(find_scale(dtype, block), &one, sizeof one);
+                memcpy(super_scale_at(dtype, block), &one, sizeof one);
                 if (dtype != DTYPE_Q6_K) memcpy(block + 2, &one, sizeof one);
             }
             pack_matrix(b, &m);
@@ -227,7 +214,7 @@ static void linear_agrees(struct backend *b) {
         for (size_t i = 0; i < count_blocks(&m.weight); i++) {
             uint16_t scale = f32_to_f16(sinf((float)i));
             for (size_t k = 0; k < bytes; k++) m.raw[i * bytes + k] = (uint8_t)(i * 31 + k * k * 7);
-            memcpy(find_scale(dtypes[d], m.raw + i * bytes), &scale, sizeof scale);
+            memcpy(super_scale_at(dtypes[d], m.raw + i * bytes), &scale, sizeof scale);
             if (dtypes[d] != DTYPE_Q6_K) memcpy(m.raw + i * bytes + 2, &scale, sizeof scale);
         }
         pack_matrix(b, &m);
