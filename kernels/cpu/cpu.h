@@ -250,7 +250,7 @@ BACKEND_OPERATIONS(CPU_PROTOTYPE)
 
 /* y = x W^T + bias of `n` <= LONE_PRODUCTS products of one row each, all as one job: between two of
  * them no thread waits and memory does not idle. Their weights have one shape and dtype; products
- * with the first one's x share it. `room`, aligned as a cache line, has cpu_lone_row_bytes for each
+ * with the same x share it. `room`, aligned as a cache line, has cpu_lone_row_bytes for each
  * product. A row's result is that of cpu_linear. */
 enum { LONE_PRODUCTS = 32 };
 void cpu_linear_lone(struct backend *backend, const struct linear_args *args, int n, void *room);

@@ -150,87 +150,108 @@ static void run_expert(struct backend *backend, const struct experts_args *args,
     scatter_outputs(args, expert);
 }
 
-/* The products of a lone row's experts, and the rows between them. */
+/* Experts that one row each uses. Their products are made side by side, as many at a time as
+ * `most`. */
+struct lone_use {
+    int expert, row, slot; /* the expert's place among the row's routes */
+};
 struct lone_experts {
-    struct tensor wide, gated; /* [k, rows of fc1], [k, F] */
-    void *rows;
+    struct lone_use uses[LONE_PRODUCTS];
     struct linear_args products[LONE_PRODUCTS];
-    int k;
+    int n, most;
 };
 
-/* False where the room is too small, or the experts' weights differ in type. */
-static bool lone_open(struct lone_experts *lone, const struct backend *backend,
-                      const struct experts_args *args) {
-    int k = args->routes.cols / 2, wide = args->wide.cols, ffn = args->gated.cols;
-    const float *experts = row_f32(args->routes, 0) + k;
-    const struct weight *fc1 = &args->fc1[(int)experts[0]], *fc2 = &args->fc2[(int)experts[0]];
-    if (k > LONE_PRODUCTS) return false;
-    for (int j = 1; j < k; j++) {
-        int expert = (int)experts[j];
-        if (args->fc1[expert].dtype != fc1->dtype || args->fc2[expert].dtype != fc2->dtype)
-            return false;
-    }
-    size_t first = cpu_lone_row_bytes(backend, fc1), second = cpu_lone_row_bytes(backend, fc2);
-    size_t row_bytes = first > second ? first : second;
-    size_t floats = (size_t)wide + (size_t)ffn;
-    if ((size_t)k * (row_bytes + floats * sizeof(float)) > INPUT_BYTES) return false;
-    char *room = cpu_of(backend)->inputs;
-    float *between = (float *)(void *)(room + (size_t)k * row_bytes);
-    lone->k = k;
-    lone->rows = room;
-    lone->wide = tensor_make(between, DTYPE_F32, k, wide);
-    lone->gated = tensor_make(between + (ptrdiff_t)k * wide, DTYPE_F32, k, ffn);
-    return true;
+static size_t lone_row_bytes(const struct backend *backend, const struct experts_args *args,
+                             int expert) {
+    size_t first = cpu_lone_row_bytes(backend, &args->fc1[expert]),
+           second = cpu_lone_row_bytes(backend, &args->fc2[expert]);
+    return first > second ? first : second;
 }
 
-/* Slot j of the row's parts. Before its expert's result it holds the input, where that is weighed.
- */
-static struct tensor slot_of(const struct experts_args *args, int j) {
-    return tensor_cols(args->parts, j * args->x.cols, args->x.cols);
+/* Of experts with the types of this one: what the room for rows holds. */
+static int lone_most(const struct backend *backend, const struct experts_args *args, int expert) {
+    size_t floats = (size_t)args->wide.cols + (size_t)args->gated.cols,
+           bytes = lone_row_bytes(backend, args, expert) + floats * sizeof(float),
+           most = INPUT_BYTES / bytes;
+    return most < LONE_PRODUCTS ? (int)most : LONE_PRODUCTS;
 }
 
-static struct tensor weigh_input(const struct experts_args *args, int j) {
-    struct tensor to = slot_of(args, j);
-    float weight = row_f32(args->routes, 0)[j];
-    for (int i = 0; i < args->x.cols; i++) row_f32(to, 0)[i] = weight * row_f32(args->x, 0)[i];
+/* The slot of a use in its row's parts. Before the expert's result it holds the input, where that
+ * is weighed. */
+static struct tensor slot_of(const struct experts_args *args, struct lone_use use) {
+    struct tensor parts = tensor_rows(args->parts, use.row, 1);
+    return tensor_cols(parts, use.slot * args->x.cols, args->x.cols);
+}
+
+static struct tensor lone_input(const struct experts_args *args, struct lone_use use) {
+    if (!args->weighs_inputs) return tensor_rows(args->x, use.row, 1);
+    struct tensor to = slot_of(args, use);
+    float weight = row_f32(args->routes, use.row)[use.slot];
+    const float *x = row_f32(args->x, use.row);
+    for (int i = 0; i < args->x.cols; i++) row_f32(to, 0)[i] = weight * x[i];
     return to;
 }
 
-/* The experts of a step's only row are multiplied side by side. */
 static void run_lone(struct backend *backend, const struct experts_args *args,
                      struct lone_experts *lone) {
-    const float *experts = row_f32(args->routes, 0) + lone->k;
-    for (int j = 0; j < lone->k; j++) {
-        int expert = (int)experts[j];
-        lone->products[j] =
-            (struct linear_args){.y = tensor_rows(lone->wide, j, 1),
-                                 .x = args->weighs_inputs ? weigh_input(args, j) : args->x,
-                                 .weight = &args->fc1[expert],
-                                 .bias = args->bias1 ? args->bias1[expert] : NULL};
-    }
-    cpu_linear_lone(backend, lone->products, lone->k, lone->rows);
+    if (lone->n == 0) return;
+    size_t row_bytes = lone_row_bytes(backend, args, lone->uses[0].expert);
+    char *room = cpu_of(backend)->inputs;
+    float *between = (float *)(void *)(room + (size_t)lone->n * row_bytes);
+    struct tensor wide = tensor_make(between, DTYPE_F32, lone->n, args->wide.cols),
+                  gated = tensor_make(between + (ptrdiff_t)lone->n * wide.cols, DTYPE_F32, lone->n,
+                                      args->gated.cols);
 
-    backend->ops->glu(
-        backend, &(struct glu_args){.y = lone->gated, .x = lone->wide, .gating = args->gating});
-
-    for (int j = 0; j < lone->k; j++) {
-        int expert = (int)experts[j];
-        lone->products[j] = (struct linear_args){.y = slot_of(args, j),
-                                                 .x = tensor_rows(lone->gated, j, 1),
-                                                 .weight = &args->fc2[expert],
-                                                 .bias = args->bias2 ? args->bias2[expert] : NULL};
+    for (int i = 0; i < lone->n; i++) {
+        struct lone_use use = lone->uses[i];
+        lone->products[i] =
+            (struct linear_args){.y = tensor_rows(wide, i, 1),
+                                 .x = lone_input(args, use),
+                                 .weight = &args->fc1[use.expert],
+                                 .bias = args->bias1 ? args->bias1[use.expert] : NULL};
     }
-    cpu_linear_lone(backend, lone->products, lone->k, lone->rows);
+    cpu_linear_lone(backend, lone->products, lone->n, room);
+
+    backend->ops->glu(backend, &(struct glu_args){.y = gated, .x = wide, .gating = args->gating});
+
+    for (int i = 0; i < lone->n; i++) {
+        struct lone_use use = lone->uses[i];
+        lone->products[i] =
+            (struct linear_args){.y = slot_of(args, use),
+                                 .x = tensor_rows(gated, i, 1),
+                                 .weight = &args->fc2[use.expert],
+                                 .bias = args->bias2 ? args->bias2[use.expert] : NULL};
+    }
+    cpu_linear_lone(backend, lone->products, lone->n, room);
+    lone->n = 0;
 }
 
-static void run_in_turn(struct backend *backend, const struct experts_args *args) {
-    struct expert_fetch fetch;
-    if (args->fetched) expert_fetch_begin(&fetch, args);
-    for (int expert = 0; expert < args->n_experts; expert++) {
-        if (args->fetched) expert_fetch_advance(&fetch, expert);
-        run_expert(backend, args, expert);
+static bool types_equal(const struct experts_args *args, int a, int b) {
+    return args->fc1[a].dtype == args->fc1[b].dtype && args->fc2[a].dtype == args->fc2[b].dtype;
+}
+
+/* Whether the expert's products wait for those of others: one row uses it, and the room holds it.
+ */
+static bool lone_takes(struct backend *backend, const struct experts_args *args,
+                       struct lone_experts *lone, int expert) {
+    struct lone_use use = {.expert = expert};
+    int rows = 0;
+    for (int i = 0; i < args->x.rows && rows < 2; i++) {
+        int slot = find_slot(args, i, expert);
+        if (slot < 0) continue;
+        use.row = i;
+        use.slot = slot;
+        rows++;
     }
-    if (args->fetched) expert_fetch_end(&fetch, backend);
+    if (rows != 1) return false;
+    bool full = lone->n == lone->most;
+    if (lone->n > 0 && (full || !types_equal(args, lone->uses[0].expert, expert)))
+        run_lone(backend, args, lone);
+    if (lone->n == 0) lone->most = lone_most(backend, args, expert);
+    if (lone->most == 0) return false;
+    lone->uses[lone->n] = use;
+    lone->n++;
+    return true;
 }
 
 static void combine_row(const void *context, int i, int thread) {
@@ -252,13 +273,18 @@ static void combine_row(const void *context, int i, int thread) {
 }
 
 /* Products that somebody looks at (retro-convert) go through the table of ops, and experts of a
- * mapped file are asked for one after the other. */
+ * mapped file are asked for one after the other: those do not wait for others. */
 void cpu_experts(struct backend *backend, const struct experts_args *args) {
-    struct lone_experts lone;
-    bool side_by_side = args->x.rows == 1 && !args->fetched && backend->ops->linear == cpu_linear;
-    if (side_by_side && lone_open(&lone, backend, args))
-        run_lone(backend, args, &lone);
-    else
-        run_in_turn(backend, args);
+    const bool side_by_side = !args->fetched && backend->ops->linear == cpu_linear;
+    struct expert_fetch fetch;
+    struct lone_experts lone = {.n = 0};
+    if (args->fetched) expert_fetch_begin(&fetch, args);
+    for (int expert = 0; expert < args->n_experts; expert++) {
+        if (args->fetched) expert_fetch_advance(&fetch, expert);
+        if (!side_by_side || !lone_takes(backend, args, &lone, expert))
+            run_expert(backend, args, expert);
+    }
+    run_lone(backend, args, &lone);
+    if (args->fetched) expert_fetch_end(&fetch, backend);
     cpu_run(backend, (double)args->parts.rows * args->parts.cols, args->x.rows, combine_row, args);
 }

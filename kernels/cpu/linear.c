@@ -283,12 +283,19 @@ static void prepare_row(struct lone_products *products, int i, const struct cpu_
     }
 }
 
-/* The row of product i is that of the first. */
-static void share_row(struct lone_products *products, int i) {
-    products->args[i].x = products->args[0].x;
+/* The row of product i is that of an earlier one. */
+static void share_row(struct lone_products *products, int i, int earlier) {
+    products->args[i].x = products->args[earlier].x;
     if (products->each[i].blocks == NULL) return;
-    products->blocks[i] = products->blocks[0];
+    products->blocks[i] = products->blocks[earlier];
     products->blocks[i].args = &products->args[i];
+}
+
+/* The first product with the same row; i: there is none. */
+static int find_row(const struct linear_args *args, int i) {
+    int earlier = 0;
+    while (args[earlier].x.data != args[i].x.data) earlier++;
+    return earlier;
 }
 
 static void lone_piece(const void *context, int piece, int thread) {
@@ -306,8 +313,9 @@ void cpu_linear_lone(struct backend *backend, const struct linear_args *args, in
         products.args[i] = args[i];
         products.each[i] = (struct product){.args = &products.args[i],
                                             .blocks = blocks ? &products.blocks[i] : NULL};
-        if (i > 0 && args[i].x.data == args[0].x.data)
-            share_row(&products, i);
+        int earlier = find_row(args, i);
+        if (earlier < i)
+            share_row(&products, i, earlier);
         else
             prepare_row(&products, i, kernels, (char *)room + (size_t)i * row_bytes);
         product_cut(&products.each[i], kernels);
