@@ -77,8 +77,7 @@ static enum status take_lengths(const struct parity_case *test, const struct sto
     return STATUS_OK;
 }
 
-/* A mask [b, n] of ones, then zeros, as lengths. */
-static enum status take_mask(struct parity_case *test, const struct stored_tensor *stored, int n,
+enum status parity_case_mask(struct parity_case *test, const struct stored_tensor *stored, int n,
                              int **out, struct error *e) {
     if (take_lengths(test, NULL, n, out, e)) return e->status;
     if (stored == NULL) return STATUS_OK;
@@ -124,8 +123,8 @@ static enum status read_decoder_case(struct parity_case *test, const struct stor
     test->n = (int)ids->shape[1];
     take_tokens(test, values);
     if (take_logits(test, weights, e) ||
-        take_mask(test, find_part(weights, test->name, "attention_mask"), test->n, &test->lengths,
-                  e))
+        parity_case_mask(test, find_part(weights, test->name, "attention_mask"), test->n,
+                         &test->lengths, e))
         return e->status;
     return read_neighbors(test, weights, info, e);
 }
@@ -146,8 +145,8 @@ static enum status read_encoder_case(struct parity_case *test, const struct stor
                      &test->lengths, e))
         return e->status;
     if (hf)
-        return take_mask(test, find_part(weights, test->name, "attention_mask"), test->max_source,
-                         &test->source_lengths, e);
+        return parity_case_mask(test, find_part(weights, test->name, "attention_mask"),
+                                test->max_source, &test->source_lengths, e);
     return take_lengths(test, find_part(weights, test->name, "encoder_lengths"), test->max_source,
                         &test->source_lengths, e);
 }

@@ -57,6 +57,11 @@ struct parity_case {
 
 void parity_case_free(struct parity_case *test);
 
+/* A mask [b, n] of ones, then zeros, as lengths, which the caller frees; all of them `n` where
+ * `stored` is NULL. STATUS_INVALID where it is no such mask. */
+enum status parity_case_mask(struct parity_case *test, const struct stored_tensor *stored, int n,
+                             int **out, struct error *e);
+
 /* The case NAME of one file for a model of this shape. STATUS_INVALID names the tensor that is
  * missing or misshapen. */
 enum status parity_case_read(struct parity_case *test, const char *name,

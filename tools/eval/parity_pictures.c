@@ -172,6 +172,8 @@ enum status parity_pictures_read(struct parity_case *test, const char *name,
     test->n = (int)logits->shape[1];
     test->logits = logits->data;
     if (take_text(test, ids, e)) return e->status;
+    const struct stored_tensor *mask = find_part(weights, name, "attention_mask");
+    if (mask) return parity_case_mask(test, mask, test->n, &test->lengths, e);
     return read_lengths(test, find_part(weights, name, "lengths"), e);
 }
 

@@ -9,6 +9,7 @@
  *                  NAME.pixel_values, .last_hidden_state [T, rows, d]
  *
  * Pictures of several sizes are NAME.picture_0, .picture_1, ... [3, H, W] in place of pixel_values.
+ * Texts without pictures may have an .attention_mask [b, n] as those of models without a tower.
  * n of LLaVA's logits are the rows of the merged text, cut to the model's longest. */
 #pragma once
 
