@@ -48,9 +48,11 @@ static const struct json_table expert_table = JSON_TABLE(expert_fields, .open = 
 
 static const struct huggingface_sizes next_sizes = {151936, 48, 2048, 2, 5632, 512, 10};
 
+const struct rope_rules huggingface_delta_rope = {
+    .base = 10000, .partial = 0.25, .reads_text = true};
+
 static void start_keys(struct delta_keys *keys, const struct huggingface_sizes *usual) {
     struct dims *dims = &keys->decoder.spec.stacks[STACK_DECODER];
-    keys->decoder.rope = (struct rope_rules){.base = 10000, .partial = 0.25, .reads_text = true};
     keys->decoder.spec.vocab = usual->vocab;
     dims->n_layers = usual->layers;
     dims->hidden = usual->hidden;
@@ -104,21 +106,24 @@ static enum status read_decoder(const struct json *config, struct delta_keys *ke
 }
 
 enum status huggingface_read_delta(const struct json *config, const struct huggingface_sizes *usual,
-                                   struct model_spec *spec, struct error *e) {
-    struct delta_keys keys = {.decoder = {.spec = *spec}};
+                                   const struct rope_rules *rope, struct model_spec *spec,
+                                   struct error *e) {
+    struct delta_keys keys = {.decoder = {.spec = *spec, .rope = *rope}};
     if (read_decoder(config, &keys, usual, e)) return e->status;
     *spec = keys.decoder.spec;
     return STATUS_OK;
 }
 
 static enum status read_next(const struct json *config, struct model_spec *spec, struct error *e) {
-    return huggingface_read_delta(config, &next_sizes, spec, e);
+    return huggingface_read_delta(config, &next_sizes, &huggingface_delta_rope, spec, e);
 }
 
-/* The layers that foretell tokens, and the vision tower. */
 bool huggingface_ignores_foretelling(const char *name) {
-    return strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.visual.", 13) == 0 ||
-           huggingface_ignores_extras(name);
+    return strncmp(name, "mtp.", 4) == 0 || huggingface_ignores_extras(name);
+}
+
+bool huggingface_ignores_tower(const char *name) {
+    return strncmp(name, "model.visual.", 13) == 0 || huggingface_ignores_foretelling(name);
 }
 
 const struct tensor_row huggingface_delta_rows[HUGGINGFACE_DELTA_LAYER_ROWS] = {

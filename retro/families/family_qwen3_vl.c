@@ -11,7 +11,8 @@ static void start_text(struct huggingface_decoder *decoder) {
     decoder->spec.max_positions = 128000;
     dims->epsilon = 1e-6f;
     dims->activation = ACTIVATION_SILU;
-    decoder->rope = (struct rope_rules){.base = 500000, .multimodal = true, .interleaved = true};
+    decoder->rope = (struct rope_rules){
+        .base = 500000, .multimodal = true, .interleaved = true, .sections = {24, 20, 20}};
 }
 
 static enum status read_dense(const struct json *text, struct huggingface_decoder *decoder,

@@ -10,7 +10,7 @@ static void start_text(struct huggingface_decoder *decoder, bool nested) {
     dims->kv_heads = 8;
     dims->epsilon = 1e-5f;
     dims->activation = ACTIVATION_SILU;
-    decoder->rope = (struct rope_rules){.base = 1e6, .multimodal = true};
+    decoder->rope = (struct rope_rules){.base = 1e6, .multimodal = true, .sections = {16, 24, 24}};
     decoder->spec.max_positions = 32768;
     decoder->spec.window = 4096;
     decoder->max_window_layers = 80;

@@ -16,6 +16,9 @@ enum status huggingface_parse_eos(struct json_reader *reader, const struct json 
 enum status huggingface_parse_steps(struct json_reader *reader, const struct json *value,
                                     void *object);
 
+/* Time, row and column: the positions of a row with multimodal RoPE. */
+enum { MROPE_SECTIONS = 3 };
+
 /* A family's rotary positions where config.json is silent. */
 struct rope_rules {
     bool none;               /* nothing turns, and no key is read */
@@ -35,6 +38,7 @@ struct rope_rules {
                           where there are any, and absent ones turn a quarter of the pairs */
     bool multimodal;   /* a row has three positions, of which mrope_section gives each pair one */
     bool interleaved;  /* whose pairs take turns (Qwen3-VL), whatever mrope_interleaved says */
+    int sections[MROPE_SECTIONS]; /* where mrope_section is silent */
 };
 /* Fills a stack's rotary dims and tables from rope_theta, rope_scaling and rope_parameters;
  * head_dim and max_positions are set, and `dims` is of the spec. An unsupported value is an error
@@ -249,16 +253,20 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
     }
 
 /* Decoders with gated delta nets (family_qwen3_next.c): the sizes that an absent key stands for,
- * and the reader of a configuration that has experts where these have. */
+ * the rotary positions of texts, and the reader of a configuration that has experts where `usual`
+ * has. */
 struct huggingface_sizes {
     int vocab, layers, hidden, kv_heads, ffn, experts, used; /* experts 0: there are none */
 };
+extern const struct rope_rules huggingface_delta_rope;
 enum status huggingface_read_delta(const struct json *config, const struct huggingface_sizes *usual,
-                                   struct model_spec *spec, struct error *e);
+                                   const struct rope_rules *rope, struct model_spec *spec,
+                                   struct error *e);
 enum { HUGGINGFACE_DELTA_LAYER_ROWS = 31 };
 extern const struct tensor_row huggingface_delta_rows[HUGGINGFACE_DELTA_LAYER_ROWS];
-/* ignores: layers that foretell tokens, and a vision tower. */
+/* ignores: layers that foretell tokens; in a text's model a vision tower, too. */
 bool huggingface_ignores_foretelling(const char *name);
+bool huggingface_ignores_tower(const char *name);
 #define HUGGINGFACE_DELTA_DECODER(type, reader, layer_rows) \
     .model_type = (type), .read = (reader), .inspect = huggingface_find_output, \
     .layer = huggingface_layer, \
@@ -266,7 +274,7 @@ bool huggingface_ignores_foretelling(const char *name);
                               layer_rows, \
                               HUGGINGFACE_DELTA_LAYER_ROWS}, \
     .outer = {{NULL}, huggingface_outer_rows, HUGGINGFACE_OUTER_ROWS}, \
-    .ignores = huggingface_ignores_foretelling
+    .ignores = huggingface_ignores_tower
 
 /* Decoders with attention over latents (huggingface_latent.c): what absent keys stand for, and the
  * reader. Experts are chosen by a softmax, or by sigmoids and a bias where usual->dims say so. */

@@ -18,9 +18,6 @@ enum rope_kind {
     KIND_PROPORTIONAL
 };
 
-/* Time, row and column: the positions of a row with multimodal RoPE. */
-enum { MROPE_SECTIONS = 3 };
-
 static const struct json_choice kinds[] = {{"default", KIND_DEFAULT},
                                            {"linear", KIND_LINEAR},
                                            {"llama3", KIND_LLAMA3},
@@ -427,15 +424,16 @@ static uint8_t section_of(int i, const int sections[MROPE_SECTIONS], bool interl
     return (uint8_t)((i >= sections[0]) + (i >= sections[0] + sections[1]));
 }
 
-/* Tells each pair the position of a row that it turns by. */
-static enum status read_sections(const struct rope_keys *keys, bool interleaved, struct dims *dims,
-                                 struct error *e) {
-    static const int usual[][MROPE_SECTIONS] = {{16, 24, 24}, {24, 20, 20}};
-    const int *sections = keys->sectioned ? keys->sections : usual[interleaved];
+/* Tells each pair the position of a row that it turns by. Where pairs take turns, sections may
+ * count more or fewer pairs than there are, as in transformers: those left over are time's. */
+static enum status read_sections(const struct rope_keys *keys, const struct rope_rules *rules,
+                                 struct dims *dims, struct error *e) {
+    const int *sections = keys->sectioned ? keys->sections : rules->sections;
     int pairs = dims->rotated / 2;
-    for (int i = 0; i < pairs; i++) dims->rope_section[i] = section_of(i, sections, interleaved);
+    for (int i = 0; i < pairs; i++)
+        dims->rope_section[i] = section_of(i, sections, rules->interleaved);
     dims->rope_sections = MROPE_SECTIONS;
-    if (sections[0] + sections[1] + sections[2] == pairs) return STATUS_OK;
+    if (rules->interleaved || sections[0] + sections[1] + sections[2] == pairs) return STATUS_OK;
     return error_set(e, STATUS_INVALID,
                      "config.json: \"mrope_section\" is %d, %d and %d pairs, and a head has %d",
                      sections[0], sections[1], sections[2], pairs);
@@ -492,5 +490,5 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
         return e->status;
     scale_scores(&global, rules, dims);
     if (refuse_sections(&rope_config, rules, e)) return e->status;
-    return rules->multimodal ? read_sections(&global, rules->interleaved, dims, e) : STATUS_OK;
+    return rules->multimodal ? read_sections(&global, rules, dims, e) : STATUS_OK;
 }

@@ -3,14 +3,7 @@
 
 #include <string.h>
 
-#define AT_KEYS(member) JSON_AT(struct qwen_vl_keys, member)
-static const struct json_field fields[] = {
-    {"text_config", JSON_RAW, AT_KEYS(text)},
-    {"vision_config", JSON_RAW, AT_KEYS(vision)},
-    {"image_token_id", JSON_INT, AT_SPEC(picture.id), .min = 0, .max = LIMIT_IDS,
-     .fallback = 151655},
-    {"tie_word_embeddings", JSON_BOOL, AT_KEYS(tied)},
-};
+static const struct json_field fields[] = {QWEN_VL_FIELDS(151655)};
 const struct json_table qwen_vl_table = JSON_TABLE(fields, .open = true);
 
 void huggingface_drop_absent_tower(const struct weights *weights, const char *part,

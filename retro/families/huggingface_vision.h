@@ -12,21 +12,31 @@ const struct family *huggingface_find_tower(const char *model_type);
 void huggingface_drop_absent_tower(const struct weights *weights, const char *part,
                                    struct model_spec *spec);
 
-/* The towers of Qwen2-VL, Qwen2.5-VL and Qwen3-VL as parts of other models; the last one has
- * another name beside a decoder with experts. */
-extern const struct family qwen2_tower, qwen2_5_tower, qwen3_tower, qwen3_moe_tower;
+/* The towers of Qwen2-VL, Qwen2.5-VL, Qwen3-VL and Qwen3.5 as parts of other models; the last two
+ * have another name beside a decoder with experts. */
+extern const struct family qwen2_tower, qwen2_5_tower, qwen3_tower, qwen3_moe_tower, qwen3_5_tower,
+    qwen3_5_moe_tower;
 /* The vision_config of one of them: fills the tower's dims and spec, the projector, and the part of
  * the tower, whose tensors stand behind "visual.". Its sizes are not checked against the decoder's
  * yet. */
 enum status qwen_tower_read(const struct json *config, const struct family *tower,
                             struct model_spec *spec, struct error *e);
 
-/* The keys of the whole of Qwen2-VL, Qwen2.5-VL and Qwen3-VL. */
+/* The keys of the whole of Qwen2-VL and its relatives, with what an absent id of pictures stands
+ * for; and their table in Qwen2-VL, Qwen2.5-VL and Qwen3-VL. */
 struct qwen_vl_keys {
     struct model_spec spec;
     const struct json *text, *vision;
     bool tied;
 };
+#define QWEN_VL_FIELDS(usual_picture) \
+    {"text_config", JSON_RAW, JSON_AT(struct qwen_vl_keys, text)}, \
+        {"vision_config", JSON_RAW, JSON_AT(struct qwen_vl_keys, vision)}, \
+        {"image_token_id", JSON_INT,         AT_SPEC(picture.id), \
+         .min = 0,         .max = LIMIT_IDS, .fallback = (usual_picture)}, \
+    { \
+        "tie_word_embeddings", JSON_BOOL, JSON_AT(struct qwen_vl_keys, tied) \
+    }
 extern const struct json_table qwen_vl_table;
 
 /* The keys that these towers share, for a struct that begins with them. */

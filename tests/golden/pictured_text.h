@@ -33,7 +33,8 @@ static inline void pictured_open(struct pictured_model *f, const char *folder, i
                                           .max_given = 2 * most,
                                           .max_shares = 2,
                                           .kv_dtype = DTYPE_F32,
-                                          .kept_blocks = kept_blocks};
+                                          .kept_blocks = kept_blocks,
+                                          .kept_states = kept_blocks};
     if (backend_open(&f->backend, "cpu", &options, &e) || comm_open_single(&f->comm, &e) ||
         model_open(&f->model, folder, f->backend, f->comm, &(struct model_options){0}, &e) ||
         session_pool_open(&f->pool, f->model, &limits, &e))

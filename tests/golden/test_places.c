@@ -1,7 +1,8 @@
 /* tests/golden/test_places.c: multimodal RoPE: rows of pictures have positions by their grid, and
  * the words behind go on after the largest; in Qwen3-VL further columns of these rows are added
- * behind the first layers. However a text is cut into steps, whatever it takes over and when a
- * session is used again, its logits are the same bits. */
+ * behind the first layers, and in Qwen3.5 delta nets read them in the order of the text. However a
+ * text is cut into steps, whatever it takes over and when a session is used again, its logits are
+ * the same bits. */
 #include "tests/golden/pictured_text.h"
 
 enum { FIRST = 40, SECOND = 81 }; /* where the pictures stand among the words */
@@ -14,7 +15,8 @@ enum { ROWS = WORDS - PICTURES + FIRST_ROWS + SECOND_ROWS, MOST = ROWS + DRAWN +
 
 /* Tests run with each of these. */
 static const char older[] = "tests/golden/vision/qwen2_vl",
-                  newer[] = "tests/golden/vision/qwen3_vl";
+                  newer[] = "tests/golden/vision/qwen3_vl",
+                  states[] = "tests/golden/vision/qwen3_5";
 
 static void open_fixture(struct pictured_model *f, const char *folder, int kept_blocks) {
     pictured_open(f, folder, MOST, kept_blocks);
@@ -100,6 +102,50 @@ static void test_rows_are_taken_over(void **state) {
     pictured_close(&keeping);
 }
 
+/* A text in whose second picture a block of rows ends. */
+static void make_text_across_blocks(struct merged_text *out, const struct pictured_model *f,
+                                    int seed, int words) {
+    static const struct picture_place places[PICTURES] = {{FIRST, FIRST_ROWS, {3, 4}},
+                                                          {110, SECOND_ROWS, {2, 9}}};
+    pictured_text_make(out, f, places, seed, words);
+    assert_true(out->ids[ATTENTION_BLOCK - 1] < 0 && out->ids[ATTENTION_BLOCK] < 0);
+}
+
+/* A text goes on behind a state that was kept within the second picture. */
+static void test_states_are_taken_over(void **state) {
+    struct pictured_model plain, keeping;
+    struct merged_text t, other, longer;
+    struct pictured_reading whole, cut, first, again, elsewhere, elsewhere_plain, on, on_plain;
+    open_fixture(&plain, *state, 0);
+    open_fixture(&keeping, *state, 16);
+    make_text_across_blocks(&t, &plain, 1, WORDS);
+    make_text_across_blocks(&other, &plain, 2, WORDS);
+    make_text_across_blocks(&longer, &plain, 1, WORDS + MORE);
+    read_text(&plain, &t, t.n - 1, MOST, &whole);
+    read_text(&plain, &t, t.n - 1, 7, &cut);
+    read_text(&plain, &other, t.n - 1, MOST, &elsewhere_plain);
+    read_text(&plain, &longer, t.n - 1, MOST, &on_plain);
+    assert_memory_equal(cut.logits, whole.logits, sizeof whole.logits);
+
+    read_text(&keeping, &t, t.n - 1, 30, &first);
+    read_text(&keeping, &t, t.n - 1, 30, &again);
+    read_text(&keeping, &other, t.n - 1, 30, &elsewhere);
+    read_text(&keeping, &longer, longer.n - 1, 30, &on);
+    assert_int_equal(first.reused, 0);
+    assert_int_equal(again.reused, ATTENTION_BLOCK);
+    assert_int_equal(elsewhere.reused, 0);
+    assert_int_equal(on.reused, ATTENTION_BLOCK);
+    assert_memory_equal(first.logits, whole.logits, sizeof whole.logits);
+    assert_memory_equal(again.logits, whole.logits, sizeof whole.logits);
+    assert_memory_equal(elsewhere.logits, elsewhere_plain.logits, sizeof whole.logits);
+    assert_memory_equal(on.logits, on_plain.logits, sizeof whole.logits);
+    assert_memory_not_equal(elsewhere.logits, whole.logits, sizeof whole.logits);
+    struct merged_text *texts[] = {&t, &other, &longer};
+    for (size_t i = 0; i < ARRAY_COUNT(texts); i++) merged_text_free(texts[i]);
+    pictured_close(&plain);
+    pictured_close(&keeping);
+}
+
 /* Two texts in the same steps, with the second picture of one beside the first words of the other.
  */
 static void test_texts_do_not_meet(void **state) {
@@ -166,7 +212,7 @@ static void test_rewound(void **state) {
         .ids = ids, .positions = positions, .sections = PLACE_SECTIONS, .n = ROWS};
     read_on(&f, s, &t, MOST, &words);
     session_rewind(s, ROWS - 1, (struct grid){0});
-    assert_int_equal(session_length(s), ATTENTION_BLOCK);
+    assert_int_equal(session_length(s), *state == states ? 0 : ATTENTION_BLOCK);
     read_on(&f, s, &t, MOST, &words_again);
     assert_memory_equal(words_again.logits, words.logits, sizeof words.logits);
     session_close(s);
@@ -204,10 +250,13 @@ int main(void) {
                                        WITH(older, test_grids_are_checked),
                                        WITH(older, test_rows_are_taken_over),
                                        WITH(newer, test_rows_are_taken_over),
+                                       WITH(states, test_states_are_taken_over),
                                        WITH(older, test_texts_do_not_meet),
                                        WITH(newer, test_texts_do_not_meet),
+                                       WITH(states, test_texts_do_not_meet),
                                        WITH(older, test_rewound),
                                        WITH(newer, test_rewound),
+                                       WITH(states, test_rewound),
                                        WITH(newer, test_deepstack_is_read)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,10 @@ CONVERT = EVAL.with_name("retro-convert")
 GOLDEN = ROOT / "tests/golden/vision"
 FOLDERS = sorted(p.parent for p in GOLDEN.glob("*/config.json"))
 LLAVA = [f for f in FOLDERS if f.name.startswith("llava")]
-QWEN = [GOLDEN / "qwen2_vl", GOLDEN / "qwen2_5_vl", GOLDEN / "qwen3_vl", GOLDEN / "qwen3_vl_moe"]
+QWEN = [GOLDEN / name for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")]
+# Rows that were rounded choose other experts, or are products of products behind norms. Measured: 3.3, 0.84, 0.21, 1.1, 0.50.
+WIDER = {("qwen3_vl_moe", "int8"): 4, ("qwen3_5", "int8"): 2, ("qwen3_5", "bf16"): 0.5, ("qwen3_5_moe", "int8"): 4,
+         ("qwen3_5_moe", "bf16"): 2}
 GEMMA = [GOLDEN / "gemma3_a", GOLDEN / "gemma3_b"]
 FLAGS = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
 NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16", "amx": "amx_bf16"}
@@ -37,7 +40,7 @@ def worst_of(done):
 def test_reference(cpu):
     done = parity(*FOLDERS, cpu=cpu)
     assert done.returncode == 0 and done.stdout.count("max_abs") > 40, done.stdout + done.stderr
-    assert len(FOLDERS) == 31 and "differ" not in done.stdout
+    assert len(FOLDERS) == 33 and "differ" not in done.stdout
 
 
 def test_two_ranks():
@@ -60,13 +63,12 @@ def test_bf16_stays_near():
 
 
 @pytest.mark.parametrize("name", ["llava_a", "llava_hf_clip", "clip_a", "radio_b", "radio_hub_a", "hf_qwen2_vl", "hf_qwen2_5_vl",
-                                  "hf_qwen3_vl", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "gemma3_a",
-                                  "gemma3_b"])
+                                  "hf_qwen3_vl", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe",
+                                  "gemma3_a", "gemma3_b"])
 @pytest.mark.parametrize("to, tolerance", [("int8", 0.5), ("bf16", 0.2), ("packed", 1e-4)])
 def test_converted_folders(tmp_path, name, to, tolerance):
-    """Measured: int8 0.31, bf16 0.12, and int8 3.3 where a row that was rounded chooses other experts. The product of the
-    patches and the positions stay as they are."""
-    tolerance = 4 if to == "int8" and name.endswith("_moe") else tolerance
+    """Measured: int8 0.31, bf16 0.12, and more in WIDER. The product of the patches and the positions stay as they are."""
+    tolerance = WIDER.get((name, to), tolerance)
     folder = tmp_path / name
     done = subprocess.run([CONVERT, GOLDEN / name, folder, "--to", to], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -135,10 +137,15 @@ def test_a_tower_alone_has_one_rank():
     ("qwen2_vl", None, "model_type", "qwen9_vl", "\"qwen9_vl\" is unknown"),
     ("qwen3_vl", None, "text_config", None, "text_config"),
     ("qwen3_vl", "text_config", "num_hidden_layers", 1, "2 \"deepstack_visual_indexes\", and the decoder has 1 layers"),
-    ("qwen3_vl", "text_config", "rope_scaling", {"rope_type": "default", "mrope_section": [3, 3, 3]}, "and a head has 8"),
-    ("qwen3_vl", "text_config", "rope_scaling", {"rope_type": "default"}, "\"mrope_section\" is 24, 20 and 20 pairs"),
     ("qwen3_vl", "vision_config", "model_type", "qwen2_vl", "\"model_type\" is \"qwen2_vl\"; qwen3_vl_vision is supported here"),
     ("qwen3_vl", "vision_config", "out_hidden_size", 64, "the projector gives 64 columns, the decoder has 32"),
+    ("qwen3_5", None, "text_config", None, "text_config"),
+    ("qwen3_5", "text_config", "hidden_act", "gelu", "\"hidden_act\" must be silu"),
+    ("qwen3_5", "vision_config", "deepstack_visual_indexes", [1], "deepstack_visual_indexes"),
+    ("qwen3_5", "vision_config", "model_type", "qwen3_vl", "\"model_type\" is \"qwen3_vl\"; qwen3_5_vision is supported here"),
+    ("qwen3_5", "vision_config", "out_hidden_size", 64, "the projector gives 64 columns, the decoder has 32"),
+    ("qwen3_5", "vision_config", "num_position_embeddings", 50, "\"num_position_embeddings\" is 50, must be a square"),
+    ("qwen3_5_moe", "vision_config", "model_type", "qwen3_5", "\"model_type\" is \"qwen3_5\"; qwen3_5_moe_vision is supported here"),
     ("qwen2_vl", None, "model_type", "qwen2", "\"mrope_section\" of the rotary positions"),
     ("qwen2_vl", "vision_config", "hidden_size", 64, "the projector gives 64 columns, the decoder has 32"),
     ("qwen2_vl", "vision_config", "spatial_merge_size", 3, "vision_config"),
@@ -299,9 +306,36 @@ def test_qwen3_as_transformers_5_writes_it(tmp_path, name):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("name, sections", [("qwen3_vl", [3, 3, 3]), ("qwen3_vl", [24, 20, 20]), ("qwen3_5_moe", [11, 11, 10])])
+def test_sections_that_count_too_many_pairs(tmp_path, name, sections):
+    """Pairs take turns as long as there are some, as in transformers: these are the same pairs."""
+    folder = shutil.copytree(GOLDEN / name, tmp_path / "case")
+    config = json.loads((folder / "config.json").read_text())
+    text = config["text_config"]
+    text["rope_scaling" if "rope_scaling" in text else "rope_parameters"]["mrope_section"] = sections
+    (folder / "config.json").write_text(json.dumps(config))
+    done = parity(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_qwen3_5_as_transformers_5_writes_it(tmp_path):
+    """Without the keys of published folders, and with the names of a tower that older versions wrote."""
+    folder = shutil.copytree(GOLDEN / "qwen3_5", tmp_path / "case")
+    rename_tensors(folder, lambda tensor: tensor.replace("model.visual.", "visual."))
+    config = json.loads((folder / "config.json").read_text())
+    for key in ("full_attention_interval", "mtp_num_hidden_layers", "attn_output_gate"):
+        del config["text_config"][key]
+    del config["vision_config"]["deepstack_visual_indexes"]
+    config["vision_config"] |= {"model_type": "qwen3_5_vision", "rope_parameters": {"rope_type": "axial", "rope_theta": 10000.0}}
+    (folder / "config.json").write_text(json.dumps(config))
+    done = parity(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("configured", [True, False])
-def test_text_of_a_qwen3_without_a_tower(tmp_path, configured):
-    folder = folder_of_text(tmp_path, "qwen3_vl", configured)
+@pytest.mark.parametrize("name", ["qwen3_vl", "qwen3_5"])
+def test_text_of_a_qwen3_without_a_tower(tmp_path, name, configured):
+    folder = folder_of_text(tmp_path, name, configured)
     if not configured:
         assert "tensor model.visual." in parity(folder).stderr
     keep_tensors(folder / "model.safetensors", lambda tensor: not tensor.startswith("model.visual."))
@@ -310,8 +344,9 @@ def test_text_of_a_qwen3_without_a_tower(tmp_path, configured):
     assert ("has no vision tower" in done.stderr) == configured
 
 
-def test_a_tower_with_a_hole_is_no_text_model(tmp_path):
-    folder = shutil.copytree(GOLDEN / "qwen3_vl", tmp_path / "case")
+@pytest.mark.parametrize("name", ["qwen3_vl", "qwen3_5"])
+def test_a_tower_with_a_hole_is_no_text_model(tmp_path, name):
+    folder = shutil.copytree(GOLDEN / name, tmp_path / "case")
     keep_tensors(folder / "model.safetensors", lambda tensor: "pos_embed" not in tensor)
     done = parity(folder)
     assert done.returncode == 1 and "pos_embed.weight is missing" in done.stderr, done.stderr

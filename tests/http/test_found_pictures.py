@@ -15,6 +15,7 @@ CLIP = ROOT / "tests/golden/clip_served"
 SEER = ROOT / "tests/golden/llava_served"
 QWEN = ROOT / "tests/golden/qwen_vl_served"
 QWEN_3 = ROOT / "tests/golden/qwen3_vl_served"
+QWEN_35 = ROOT / "tests/golden/qwen3_5_served"
 GEMMA = ROOT / "tests/golden/gemma3_served"
 ROWS = 16  # of a picture
 
@@ -132,7 +133,7 @@ def test_streams_and_other_passages_later(server):
         assert len(found) == 3 and all(source["picture_read"] for source in found), found
 
 
-@pytest.mark.parametrize("model", [QWEN, QWEN_3], ids=["qwen2.5", "qwen3"])
+@pytest.mark.parametrize("model", [QWEN, QWEN_3, QWEN_35], ids=["qwen2.5", "qwen3", "qwen3.5"])
 def test_rows_are_placed_by_their_grid(model, tmp_path):
     """Qwen2.5-VL and Qwen3-VL: what stands behind a found picture has other positions than without it, also when it is another one
     by and by."""

@@ -1,12 +1,12 @@
-"""Writes tests/golden/vision/qwen2_vl, qwen2_5_vl, qwen3_vl and qwen3_vl_moe: tiny random models of transformers' own classes,
-with logits of texts without and with pictures, and a greedy continuation; and tests/golden/qwen_vl_served and qwen3_vl_served, folders as
-they are downloaded, with what transformers answers to chats about pictures.
+"""Writes tests/golden/vision/qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_vl_moe, qwen3_5 and qwen3_5_moe: tiny random models of transformers' own
+classes, with logits of texts without and with pictures, and a greedy continuation; and tests/golden/qwen_vl_served, qwen3_vl_served and
+qwen3_5_served, folders as they are downloaded, with what transformers answers to chats about pictures.
 
     pip install torch transformers==5.23.0 safetensors numpy pillow torchvision
     python tests/reference/make_qwen_vl_golden.py [NAME ...]
 
 Models run in f32 with eager attention. qwen2_vl is written as the Hub has it (the text's keys beside vision_config, "mrope",
-a tied output), so are qwen3_vl and qwen3_vl_moe (rope_scaling in text_config, each expert [in, out]), qwen2_5_vl as save_pretrained of transformers 5 nests it. Texts have an id for each row of a picture, as the
+a tied output), so are qwen3_vl and qwen3_vl_moe (rope_scaling in text_config, each expert [in, out]) and qwen3_5, qwen2_5_vl and qwen3_5_moe as save_pretrained of transformers 5 nests them. Texts have an id for each row of a picture, as the
 processor makes them; pictures are [3, height, width], as the processor has them before it cuts them into patches. Nothing
 is patched.
 """
@@ -26,7 +26,8 @@ import transformers
 from make_vision_hf_golden import byte_alphabet, make_picture
 from safetensors.numpy import load_file, save_file
 from transformers import (PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
-                          Qwen2VLForConditionalGeneration, Qwen2VLImageProcessor, Qwen2VLImageProcessorPil, Qwen3VLConfig,
+                          Qwen2VLForConditionalGeneration, Qwen2VLImageProcessor, Qwen2VLImageProcessorPil, Qwen3_5Config,
+                          Qwen3_5ForConditionalGeneration, Qwen3_5MoeConfig, Qwen3_5MoeForConditionalGeneration, Qwen3VLConfig,
                           Qwen3VLForConditionalGeneration, Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration)
 
 transformers.logging.set_verbosity_error()
@@ -48,17 +49,33 @@ TEXT_3 = dict(TEXT, num_hidden_layers=3, num_attention_heads=4, head_dim=16, rop
 TEXT_MOE = dict(TEXT_3, moe_intermediate_size=20, num_experts=5, num_experts_per_tok=2, mlp_only_layers=[1])
 TOWER_3 = dict(COMMON, depth=3, hidden_size=16, intermediate_size=24, out_hidden_size=32, num_position_embeddings=36,
                deepstack_visual_indexes=[0, 2])
+TOWER_35 = {key: value for key, value in TOWER_3.items() if key != "deepstack_visual_indexes"}
+# Of 6 pairs of a head that turn, the last one would be the column's turn, which has one.
+TURNS_35 = dict(TURNS, mrope_section=[3, 2, 1], partial_rotary_factor=0.75)
+DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12, linear_conv_kernel_dim=4)
+TEXT_35 = dict(TEXT_3, **DELTA, num_hidden_layers=4, layer_types=["linear_attention", "full_attention"] * 2, rope_parameters=TURNS_35)
+# Sections are the class's, of more pairs than turn.
+TEXT_35_MOE = dict(TEXT_35, num_hidden_layers=3, layer_types=["full_attention", "linear_attention", "full_attention"], num_experts=5,
+                   num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=12,
+                   rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})
+del TEXT_35_MOE["intermediate_size"]
 
 
 def fill(model, seed):
     """Every bias is non-zero, no norm weight is one."""
+    around_one = model.config.model_type.startswith("qwen3_5")  # norms of the text, but for that within a delta net
     with torch.no_grad():
         for name, p in model.named_parameters():
             z = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())])).standard_normal(tuple(p.shape))
             if "norm" in name or name.endswith("ln_q.weight"):
-                z = 1 + 0.25 * z if name.endswith("weight") else 0.2 * z
+                zero = around_one and "visual" not in name and not name.endswith("linear_attn.norm.weight")
+                z = (0 if zero else 1) + 0.25 * z if name.endswith("weight") else 0.2 * z
             elif name.endswith("bias"):
                 z = 0.2 * z
+            elif name.endswith("A_log"):
+                z = z - 1.5
+            elif name.endswith("linear_attn.out_proj.weight"):  # behind a norm that makes small sums, and their rounding, large
+                z = 0.3 * z / np.sqrt(p.shape[-1])
             elif "embed_tokens" in name or "lm_head" in name:
                 z = 0.3 * z
             elif ".experts." in name:
@@ -230,6 +247,30 @@ def qwen3_vl_moe():
     turn_experts(folder)
 
 
+def write_3_5_as_hub(folder):
+    """config.json of the Hub's Qwen3.5 folders, and a tensor of a layer that foretells tokens."""
+    config = json.loads((folder / "config.json").read_text())
+    config["vision_config"] |= {"model_type": config["model_type"], "deepstack_visual_indexes": []}
+    del config["vision_config"]["rope_parameters"]
+    config["text_config"] |= {"full_attention_interval": 2, "mtp_num_hidden_layers": 1, "attn_output_gate": True}
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    tensors = load_file(folder / "model.safetensors") | {"mtp.fc.weight": np.zeros([2, 2], np.float32)}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)
+
+
+def qwen3_5():
+    config = Qwen3_5Config(text_config=TEXT_35, vision_config=TOWER_35, **IDS)
+    config._attn_implementation = "eager"
+    write_3_5_as_hub(make("qwen3_5", Qwen3_5ForConditionalGeneration(config)))
+
+
+def qwen3_5_moe():
+    config = Qwen3_5MoeConfig(text_config=TEXT_35_MOE, vision_config=TOWER_35, tie_word_embeddings=True, **IDS)
+    config._attn_implementation = "eager"
+    make("qwen3_5_moe", Qwen3_5MoeForConditionalGeneration(config))
+
+
 # Chats.
 
 NAMED = ["<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>", "<|endoftext|>"]
@@ -240,6 +281,11 @@ You are a helpful assistant.<|im_end|>
 {% if message['content'] is string %}{{ message['content'] }}<|im_end|>
 {% else %}{% for content in message['content'] %}{% if content['type'] == 'image' or 'image' in content or 'image_url' in content %}{% set image_count.value = image_count.value + 1 %}{% if add_vision_id %}Picture {{ image_count.value }}: {% endif %}<|vision_start|><|image_pad|><|vision_end|>{% elif content['type'] == 'video' or 'video' in content %}{% set video_count.value = video_count.value + 1 %}{% if add_vision_id %}Video {{ video_count.value }}: {% endif %}<|vision_start|><|video_pad|><|vision_end|>{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>
 {% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+# Parts are written by a macro, and what it writes is trimmed, as in published folders of Qwen3.5.
+TEMPLATE_35 = """{% macro write(content) %}{% if content is string %}{{ content }}{% else %}{% for part in content %}{% if part.type == 'image' or 'image_url' in part %}<|vision_start|><|image_pad|><|vision_end|>{% elif 'text' in part %}{{ part.text }}{% endif %}{% endfor %}{% endif %}{% endmacro %}{% for message in messages %}{% set content = write(message.content) | trim %}<|im_start|>{{ message.role }}
+{{ content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
 PICTURES = [("wide.png", 61, 40), ("tall.png", 30, 77), ("plain.png", 28, 28), ("tiny.png", 9, 6), ("long.png", 130, 14)]
 CHATS = [
@@ -253,7 +299,7 @@ CHATS = [
 ]
 
 
-def write_tokenizer(folder):
+def write_tokenizer(folder, template):
     added = [{"id": i, "content": name, "special": True, "lstrip": False, "rstrip": False, "single_word": False,
               "normalized": False} for name, i in IDS_OF.items()]
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
@@ -261,8 +307,8 @@ def write_tokenizer(folder):
         "version": "1.0", "added_tokens": added, "normalizer": None, "pre_tokenizer": level, "post_processor": None,
         "decoder": level, "model": {"type": "BPE", "vocab": {c: b for b, c in byte_alphabet().items()}, "merges": []}}))
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}))
-    (folder / "chat_template.jinja").write_text(TEMPLATE)
-    return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), chat_template=TEMPLATE)
+    (folder / "chat_template.jinja").write_text(template)
+    return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), chat_template=template)
 
 
 def answer(model, tokenizer, processor, messages, pictures):
@@ -289,7 +335,8 @@ def answer(model, tokenizer, processor, messages, pictures):
     return n, tokenizer.decode(written, skip_special_tokens=True), logprobs
 
 
-def make_served(name, config_class, model_class, text, tower, seed, processor_class=Qwen2VLImageProcessor, **processing):
+def make_served(name, config_class, model_class, text, tower, seed, processor_class=Qwen2VLImageProcessor, template=TEMPLATE,
+                **processing):
     text = dict(text, vocab_size=256 + len(NAMED), max_position_embeddings=512, eos_token_id=IDS_OF["<|im_end|>"])
     config = config_class(
         text_config=text, vision_config=tower, image_token_id=IDS_OF["<|image_pad|>"], video_token_id=IDS_OF["<|video_pad|>"],
@@ -306,7 +353,7 @@ def make_served(name, config_class, model_class, text, tower, seed, processor_cl
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     (folder / "model.safetensors").chmod(0o644)
-    tokenizer = write_tokenizer(folder)
+    tokenizer = write_tokenizer(folder, template)
     processor = processor_class(patch_size=PATCH, merge_size=MERGE, temporal_patch_size=FRAMES,
                                 size={"shortest_edge": 256, "longest_edge": 1600}, **processing)
     processor.save_pretrained(folder)
@@ -327,18 +374,25 @@ def qwen_vl_served():
     make_served("qwen_vl_served", Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, TEXT, NEWER, 3)
 
 
-def qwen3_vl_served():
+def make_served_3(name, *parts, **options):
     """Pictures are resized by Pillow, and the folder says so: save_pretrained leaves the ending out."""
-    half, folder = [0.5, 0.5, 0.5], OUT.parent / "qwen3_vl_served"
-    make_served(folder.name, Qwen3VLConfig, Qwen3VLForConditionalGeneration, TEXT_3, TOWER_3, 3, Qwen2VLImageProcessorPil,
-                image_mean=half, image_std=half)
-    write_3_as_hub(folder)
+    half, folder = [0.5, 0.5, 0.5], OUT.parent / name
+    make_served(name, *parts, processor_class=Qwen2VLImageProcessorPil, image_mean=half, image_std=half, **options)
     file = folder / "preprocessor_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"image_processor_type": "Qwen2VLImageProcessorPil"}, indent=1) + "\n")
+    return folder
 
 
-ALL = {"qwen2_vl": qwen2_vl, "qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl, "qwen3_vl_moe": qwen3_vl_moe, "qwen_vl_served": qwen_vl_served,
-       "qwen3_vl_served": qwen3_vl_served}
+def qwen3_vl_served():
+    write_3_as_hub(make_served_3("qwen3_vl_served", Qwen3VLConfig, Qwen3VLForConditionalGeneration, TEXT_3, TOWER_3, 3))
+
+
+def qwen3_5_served():
+    write_3_5_as_hub(make_served_3("qwen3_5_served", Qwen3_5Config, Qwen3_5ForConditionalGeneration, TEXT_35, TOWER_35, 18, template=TEMPLATE_35))
+
+
+ALL = {"qwen2_vl": qwen2_vl, "qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl, "qwen3_vl_moe": qwen3_vl_moe, "qwen3_5": qwen3_5,
+       "qwen3_5_moe": qwen3_5_moe, "qwen_vl_served": qwen_vl_served, "qwen3_vl_served": qwen3_vl_served, "qwen3_5_served": qwen3_5_served}
 if __name__ == "__main__":
     for name in sys.argv[1:] or ALL:
         ALL[name]()
