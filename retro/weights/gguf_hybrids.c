@@ -15,9 +15,9 @@
     }
 #define PARTIAL_ROPE \
     { "rope.dimension_count", "partial_rotary_factor", KEY_SHARE, 0 }
-/* The three positions of a row of text are one. */
-#define TEXT_SECTIONS \
-    { "rope.dimension_sections", NULL, KEY_IGNORED, 0 }
+/* Of a model without a tower they say nothing: the three positions of a row of text are one. */
+#define SECTIONS \
+    { "rope.dimension_sections", "mrope_section", KEY_SECTIONS, 0 }
 #define QWEN_EXPERTS \
     EXPERTS("num_experts"), {"expert_feed_forward_length", "moe_intermediate_size", KEY_INT, 0}, { \
         "expert_shared_feed_forward_length", "shared_expert_intermediate_size", KEY_INT, 0 \
@@ -27,9 +27,9 @@
     { "expert_gating_func", NULL, KEY_NEUTRAL, 2 }
 
 static const struct key_row qwen_next_keys[] = {RMS_SIZES, QWEN_EXPERTS, PARTIAL_ROPE, DELTA_KEYS};
-static const struct key_row qwen35_keys[] = {RMS_SIZES, PARTIAL_ROPE, DELTA_KEYS, TEXT_SECTIONS};
+static const struct key_row qwen35_keys[] = {RMS_SIZES, PARTIAL_ROPE, DELTA_KEYS, SECTIONS};
 static const struct key_row qwen35_moe_keys[] = {RMS_SIZES, QWEN_EXPERTS, PARTIAL_ROPE, DELTA_KEYS,
-                                                 TEXT_SECTIONS};
+                                                 SECTIONS};
 static const struct fact_row qwen_next_facts[] = {TIED,
                                                   AROUND_ONE,
                                                   PLAIN_RATE,

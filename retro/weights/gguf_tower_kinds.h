@@ -17,7 +17,7 @@ struct tower_kind {
     const char *projector; /* clip.projector_type */
     enum tower_family family;
     /* The architectures of models that it goes with, and the model_type of their folders. */
-    const char *models[2], *types[2];
+    const char *models[4], *types[4];
     struct architecture vision; /* the keys "clip.vision.", and the vision_config's model_type */
     const struct tower_tensor *tensors;
     size_t n_tensors;

@@ -10,7 +10,7 @@ from conftest import BUILD, ROOT, Server
 
 GOLDEN = ROOT / "tests/golden"
 PAIRS = GOLDEN / "mmproj"
-NAMES = ["gemma3_served", "llava_served", "qwen_vl_served", "qwen3_vl_served"]
+NAMES = ["gemma3_served", "llava_served", "qwen_vl_served", "qwen3_vl_served", "qwen3_5_served"]
 
 
 def messages_of(folder, turns):
@@ -85,6 +85,7 @@ def test_a_pair_is_checked(tmp_path):
     (PAIRS / "gemma3_served/model.gguf", ["gemma3_served", "gemma3_served"],
      "2 files could be the vision tower of model.gguf: mmproj-0.gguf, mmproj-1.gguf"),
     (PAIRS / "gemma3_served/model.gguf", ["qwen3_vl"], "mmproj-0.gguf is a tower (qwen3vl_merger) that does not go with"),
+    (PAIRS / "qwen3_5/model.gguf", ["qwen3_vl"], "mmproj-0.gguf adds rows behind 2 layers, "),
     (GOLDEN / "gguf/llama/model.gguf", ["gemma3_a"], "a model of the architecture llama"),
     (PAIRS / "gemma3_a/mmproj-tiny.gguf", [], "is the file of a vision tower: name that of the model"),
 ])
@@ -104,12 +105,13 @@ def test_towers_among_other_models(tmp_path):
     assert none.returncode == 0, none.stderr
 
 
-def test_pictures_without_a_tower(tmp_path):
+@pytest.mark.parametrize("name", ["qwen3_vl_served", "qwen3_5_served"])
+def test_pictures_without_a_tower(name, tmp_path):
     """The model answers texts and refuses pictures."""
-    running = start(tmp_path / "a", beside(tmp_path, PAIRS / "qwen3_vl_served/model.gguf"))
+    running = start(tmp_path / "a", beside(tmp_path, PAIRS / name / "model.gguf"))
     try:
-        with_picture = messages_of(GOLDEN / "qwen3_vl_served", [["plain.png", "What?"]])
-        text_alone = messages_of(GOLDEN / "qwen3_vl_served", [["What?"]])
+        with_picture = messages_of(GOLDEN / name, [["plain.png", "What?"]])
+        text_alone = messages_of(GOLDEN / name, [["What?"]])
         assert running.post({"messages": with_picture}, "/v1/chat/completions").status == 400
         assert running.post({"messages": text_alone, "max_tokens": 4}, "/v1/chat/completions").status == 200
     finally:

@@ -151,7 +151,7 @@ def convert(folder, out, kind, kind_of_tower, keys):
         if "sliding_attention" in types:
             model.gguf_writer.add_sliding_window_pattern([t == "sliding_attention" for t in types])
 
-    methods = {"model_arch": text.model_arch, "set_vocab": set_vocab, "set_gguf_parameters": set_text_parameters}
+    methods = {"model_arch": text.model_arch, "set_vocab": set_vocab, "set_gguf_parameters": set_text_parameters, "no_mtp": True}
     type("Tiny", (text,), methods)(folder, kind, out / "model.gguf").write()
     def force_type(model, name, new_name, bid, n_dims):
         if kind_of_tower == F32:  # also of the projector of Gemma 3, which the converter rounds to F16
@@ -264,6 +264,9 @@ ALL = {
     "qwen3_vl": lambda: make("qwen3_vl"),
     "qwen3_vl_moe": make_experts,
     "qwen3_vl_served": lambda: make("qwen3_vl_served", **LIMITS),
+    "qwen3_5": lambda: make("qwen3_5"),
+    "qwen3_5_moe": lambda: make("qwen3_5_moe"),
+    "qwen3_5_served": lambda: make("qwen3_5_served", **LIMITS),
 }
 for name in sys.argv[2:] or ALL:
     ALL[name]()
