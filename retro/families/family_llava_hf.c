@@ -44,6 +44,20 @@ static void start_sizes(struct model_spec *spec, const char *type) {
     dims->ffn = llama ? 11008 : 14336;
 }
 
+/* transformers' class takes the decoder without what stands behind its output matrix: neither a
+ * soft-cap nor a scale of logits. Granite multiplies rows of pictures as it does those of words. */
+static enum status fit_decoder(struct llava_hf_keys *keys, struct error *e) {
+    bool multiplies = !json_is_absent(json_member(keys->text, "embedding_multiplier"));
+    keys->spec.logit_scale = 1;
+    keys->spec.logit_cap = 0;
+    if (!multiplies || keys->spec.embedding_scale == 1) return STATUS_OK;
+    return error_set(
+        e, STATUS_UNSUPPORTED,
+        "config.json: \"embedding_multiplier\" is %g beside a vision tower, whose rows "
+        "it would multiply; 1 is supported there",
+        (double)keys->spec.embedding_scale);
+}
+
 static enum status read_text(struct llava_hf_keys *keys, struct error *e) {
     const char *type = json_text(json_member(keys->text, "model_type")).text;
     const struct family *family = type ? family_of_type(type) : &family_llama;
@@ -54,7 +68,8 @@ static enum status read_text(struct llava_hf_keys *keys, struct error *e) {
                          "decoder that is supported alone",
                          type);
     start_sizes(&keys->spec, type ? type : "llama");
-    if (family->read(keys->text, &keys->spec, e)) return error_prefix(e, "text_config");
+    if (family->read(keys->text, &keys->spec, e) || fit_decoder(keys, e))
+        return error_prefix(e, "text_config");
     keys->spec.parts[STACK_DECODER] =
         (struct model_part){family, {"language_model.", "model.language_model.", ""}};
     return STATUS_OK;

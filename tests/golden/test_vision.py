@@ -352,6 +352,22 @@ def test_a_tower_with_a_hole_is_no_text_model(tmp_path, name):
     assert done.returncode == 1 and "pos_embed.weight is missing" in done.stderr, done.stderr
 
 
+def test_logits_of_llava_are_the_matrix_alone(tmp_path):
+    """A Llama is a Granite, of which transformers' class for pictures leaves the scale of logits out."""
+    folder = shutil.copytree(GOLDEN / "llava_hf_clip", tmp_path / "case")
+    config = json.loads((folder / "config.json").read_text())
+    text = config["text_config"]
+    head = text["hidden_size"] // text["num_attention_heads"]
+    text |= {"model_type": "granite", "attention_multiplier": head**-0.5, "residual_multiplier": 1.0, "logits_scaling": 3.0}
+    (folder / "config.json").write_text(json.dumps(config))
+    done = parity(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text["embedding_multiplier"] = 2.0
+    (folder / "config.json").write_text(json.dumps(config))
+    done = parity(folder)
+    assert done.returncode == 1 and "\"embedding_multiplier\" is 2 beside a vision tower" in done.stderr, done.stderr
+
+
 def test_radio_of_torch_hub(tmp_path):
     """The same tensors without the wrapper of the Hub, as torch.hub has them."""
     folder = shutil.copytree(GOLDEN / "radio_hub_b", tmp_path / "case")
