@@ -66,11 +66,12 @@ static inline bool query_ranks_words(const struct retriever_query *query) {
 
 /* The parts of a hit's worth, by which vectors and words are joined. */
 struct hit_worth {
+    bool joined;          /* vectors and words were: the rest counts */
     float vectors, words; /* 0 .. 1 */
     float weight;         /* of words, for this query */
     int exact;            /* rare identifiers of the query that it has */
     int told;             /* of these: a line of it begins with the identifier */
-    float total;          /* 0: vectors and words were not joined */
+    float total;          /* of the query's last chunk by vectors 0, where it has no word */
 };
 
 /* The lists that a hit was in, as bits. */

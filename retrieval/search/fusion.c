@@ -123,6 +123,7 @@ static void rate(struct fusion *fusion, int i) {
     int exact = __builtin_popcount(fusion->found[i].there),
         told = fusion->asks ? __builtin_popcount(fusion->found[i].told) : 0;
     candidate->worth = (struct hit_worth){
+        .joined = true,
         .vectors = (float)vectors,
         .words = (float)words,
         .weight = (float)fusion->weight,

@@ -91,7 +91,7 @@ void hit_put_boxes(struct json_writer *w, const struct hit *hit) {
 
 void hit_put_worth(struct json_writer *w, const struct hit *hit) {
     const struct hit_worth *worth = &hit->worth;
-    if (worth->total == 0) return;
+    if (!worth->joined) return;
     put_key_object(w, "worth");
     put_key_float(w, "total", worth->total);
     put_key_float(w, "vectors", worth->vectors);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "retrieval/generation/generation.h"
+#include "retrieval/search/candidates.h"
 #include "retrieval/search/exact_words.h"
 #include "retrieval/search/ranking.h"
 #include "retrieval/store/store.h"
@@ -155,6 +156,28 @@ static void test_vectors_alone(void **state) {
     hits_free(&nearest);
 }
 
+/* The last chunk that counts among the nearest is worth nothing, which is a worth like others. */
+static void test_no_worth(void **state) {
+    (void)state;
+    struct hits both = ask("zebra quagga", RETRIEVE_BOTH, FUSED_RANKS),
+                nearest = ask("zebra quagga", RETRIEVE_NEAREST, 1);
+    struct buffer text = {0};
+    struct json_writer w;
+    const struct hit *last = &both.list[FUSED_RANKS - 1];
+    assert_int_equal(both.n, FUSED_RANKS);
+    assert_true(last->worth.joined && last->worth.total == 0 && !nearest.list[0].worth.joined);
+    put_begin(&w, &text);
+    put_object(&w);
+    hit_put_worth(&w, &nearest.list[0]);
+    assert_int_equal(text.size, 1);
+    hit_put_worth(&w, last);
+    put_object_end(&w);
+    assert_memory_equal(text.data, "{\"worth\":{\"total\":0,", 20);
+    buffer_free(&text);
+    hits_free(&both);
+    hits_free(&nearest);
+}
+
 /* The first hits do not depend on how many are asked for. */
 static void test_prefix(void **state) {
     (void)state;
@@ -221,8 +244,9 @@ static void test_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_planted), cmocka_unit_test(test_vectors_alone),
-        cmocka_unit_test(test_prefix),  cmocka_unit_test(test_exact_words),
-        cmocka_unit_test(test_told),    cmocka_unit_test(test_option_of_many)};
+        cmocka_unit_test(test_planted),       cmocka_unit_test(test_vectors_alone),
+        cmocka_unit_test(test_no_worth),      cmocka_unit_test(test_prefix),
+        cmocka_unit_test(test_exact_words),   cmocka_unit_test(test_told),
+        cmocka_unit_test(test_option_of_many)};
     return cmocka_run_group_tests(tests, open_notes, close_notes);
 }

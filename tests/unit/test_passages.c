@@ -400,6 +400,18 @@ static void test_order(void **state) {
     conversations_close(known);
 }
 
+/* The worth by vectors and words counts where they were joined, and 0 is a worth. */
+static void test_score(void **state) {
+    struct hit hit = hit_of("a", text, "last", 0.9F);
+    (void)state;
+    hit.relevance = -1;
+    assert_true(hit_score(&hit) == 0.9F);
+    hit.worth.joined = true;
+    assert_true(hit_score(&hit) == 0);
+    hit.relevance = 0.5F;
+    assert_true(hit_score(&hit) == 0.5F);
+}
+
 /* Pictures of documents a and b and of one that is not found, of 100, 50 and 10 rows; *stand has a
  * letter for each that stands, in the order of the text. */
 static void expect_pictures(const struct tokenizer *t, int room, const char *expected,
@@ -464,6 +476,7 @@ int main(void) {
         cmocka_unit_test(test_no_section),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_score),
         cmocka_unit_test(test_pictures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,7 @@
 
 float hit_score(const struct hit *hit) {
     if (hit->relevance >= 0) return hit->relevance;
-    return hit->worth.total > 0 ? hit->worth.total : hit->similarity;
+    return hit->worth.joined ? hit->worth.total : hit->similarity;
 }
 
 /* The passages of the document that list [n] begins with. */
