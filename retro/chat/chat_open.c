@@ -180,6 +180,9 @@ static enum status load_processor(struct json **out, const char *file, struct er
         status = gguf_write_processor(gguf, &text, e);
         if (status == STATUS_OK)
             status = json_parse(out, (struct text_span){text.data, text.size}, file, e);
+        if (gguf_left_towers(gguf) > 0)
+            log_info("%s: the vision tower is %s, which loses least of %d precisions", file,
+                     gguf_name(gguf_joined(gguf)), gguf_left_towers(gguf) + 1);
     } else if (gguf_left_towers(gguf) > 0) {
         log_info(
             "%s: no vision tower of its folder goes with it (files tried: %d): texts are read, and "

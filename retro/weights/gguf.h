@@ -57,7 +57,8 @@ enum status gguf_open_memory(struct gguf **out, const void *data, size_t size, c
 /* Puts the file of a vision tower beside that of its model, which closes it (gguf_tower.h). */
 void gguf_join(struct gguf *model, struct gguf *tower);
 const struct gguf *gguf_joined(const struct gguf *model); /* NULL: there is none */
-/* Notes how many towers lie beside a model that are others', so that its users can be told. */
+/* Notes how many towers lie beside a model and were left, so that its users can be told: of a model
+ * with a tower the same ones with fewer bits, else those of others. */
 void gguf_leave_towers(struct gguf *model, int n);
 int gguf_left_towers(const struct gguf *model);
 void gguf_close(struct gguf *gguf);

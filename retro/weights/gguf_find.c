@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "config/base/text.h"
@@ -43,6 +44,69 @@ static size_t stem_length(const char *name) {
     return size - tail;
 }
 
+/* Towers of one model in several precisions. */
+
+static bool is_word_byte(char c) {
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* The part of a type of blocks at the text's front, as _0 or _XXS: its bytes, 0 where none is. */
+static size_t part_length(const char *text) {
+    size_t size = 1;
+    while (*text == '_' && is_word_byte(text[size])) size++;
+    return size > 1 && size <= 4 ? size : 0;
+}
+
+/* The bytes of a precision's name that the text begins with, as f16, BF16, q8_0 or IQ4_NL; 0: it
+ * begins with none. */
+static size_t precision_length(const char *text) {
+    static const char *const floats[] = {"bf16", "f16", "fp16", "f32", "fp32"};
+    size_t size = 0;
+    for (size_t i = 0; i < ARRAY_COUNT(floats) && size == 0; i++)
+        if (strncasecmp(text, floats[i], strlen(floats[i])) == 0) size = strlen(floats[i]);
+    const char *letter = text + (*text == 'i' || *text == 'I');
+    if ((*letter == 'q' || *letter == 'Q') && is_digit(letter[1])) {
+        size = (size_t)(letter - text) + 2;
+        for (size_t part; (part = part_length(text + size)) > 0;) size += part;
+    }
+    return is_word_byte(text[size]) ? 0 : size;
+}
+
+/* Appends a file's name without the names of precisions in it. */
+static void put_bare_name(const char *name, struct buffer *out) {
+    bool begins = true;
+    for (size_t i = 0, size; name[i] != '\0'; i += size) {
+        size_t precision = begins ? precision_length(name + i) : 0;
+        size = precision > 0 ? precision : 1;
+        if (precision == 0) buffer_append(out, name + i, 1);
+        begins = !is_word_byte(name[i]);
+    }
+    buffer_append(out, "", 1);
+}
+
+/* Bytes of the tensors, and of them those in BF16. */
+struct tower_bytes {
+    size_t all, bf16;
+};
+
+static struct tower_bytes count_bytes(const struct gguf *tower) {
+    struct tower_bytes bytes = {0};
+    for (int i = 0; i < gguf_count(tower); i++) {
+        const struct gguf_tensor *tensor = gguf_at(tower, i);
+        bytes.all += tensor->bytes;
+        if (strcmp(tensor->form->name, "BF16") == 0) bytes.bf16 += tensor->bytes;
+    }
+    return bytes;
+}
+
+/* Whether the tower loses less than the other one, which is the same with other bits: the larger
+ * one does, and F16, whose numbers have three bits more than those of BF16; what BF16 has beyond is
+ * smaller than 6e-8 or larger than any weight. */
+static bool is_finer(const struct gguf *tower, const struct gguf *other) {
+    struct tower_bytes bytes = count_bytes(tower), others = count_bytes(other);
+    return bytes.all != others.all ? bytes.all > others.all : bytes.bf16 < others.bf16;
+}
+
 enum { NAMES_SHOWN = 8 };
 
 /* The folder of a model's file, as its towers are sought there. */
@@ -54,7 +118,9 @@ struct tower_search {
     bool alone;          /* no other model is in the folder */
     int towers;          /* files of towers */
     int fits;            /* of them those that go with the model */
-    struct gguf *tower;  /* the first of these */
+    struct gguf *tower;  /* the finest of these */
+    struct buffer bare;  /* their name without precisions */
+    bool differ;         /* their names differ in more than these */
     struct buffer names; /* of some of these */
     struct error reason; /* why the first tower that does not fit does not */
 };
@@ -81,20 +147,26 @@ static enum status open_tower(struct gguf **out, const struct tower_search *sear
 static enum status fail_ambiguous(const struct tower_search *search, struct error *e) {
     return error_set(e, STATUS_INVALID,
                      "%s: %d files could be the vision tower of %s: %s%s: keep the model in a "
-                     "folder with one of them",
+                     "folder with one of them, or give them one name but for the precision, as "
+                     "mmproj-F16.gguf and mmproj-F32.gguf",
                      search->folder, search->fits, search->model, search->names.data,
                      search->fits > NAMES_SHOWN ? ", ..." : "");
 }
 
-/* A tower that goes with the model: the first stays open. */
+/* A tower that goes with the model: the finest stays open. */
 static void add_fit(struct tower_search *search, struct gguf *tower, const char *name) {
+    struct buffer bare = {0};
+    put_bare_name(name, &bare);
+    if (search->fits == 0) buffer_append_string(&search->bare, bare.data);
+    search->differ = search->differ || strcasecmp(search->bare.data, bare.data) != 0;
+    buffer_free(&bare);
+
     if (search->fits < NAMES_SHOWN)
         buffer_printf(&search->names, "%s%s", search->fits ? ", " : "", name);
     search->fits++;
-    if (search->tower)
-        gguf_close(tower);
-    else
-        search->tower = tower;
+    bool finer = search->tower == NULL || is_finer(tower, search->tower);
+    gguf_close(finer ? search->tower : tower);
+    if (finer) search->tower = tower;
 }
 
 /* Tries all towers of the folder. */
@@ -116,7 +188,7 @@ static void try_towers(struct tower_search *search, const struct gguf *model) {
 /* Joins the tower that goes with the model. In a folder of its own a model has no tower but its
  * own; among other models, what does not go with this one is theirs. */
 static enum status join_found(struct tower_search *search, struct gguf *model, struct error *e) {
-    if (search->fits > 1) return fail_ambiguous(search, e);
+    if (search->differ) return fail_ambiguous(search, e);
     if (search->fits == 0 && search->alone && search->towers > 0) {
         *e = search->reason;
         return e->status;
@@ -126,6 +198,7 @@ static enum status join_found(struct tower_search *search, struct gguf *model, s
         return STATUS_OK;
     }
     gguf_join(model, search->tower);
+    gguf_leave_towers(model, search->fits - 1);
     search->tower = NULL;
     return STATUS_OK;
 }
@@ -148,6 +221,7 @@ static enum status find_tower(struct gguf *model, const char *file, struct error
         free(search.entries);
     }
     buffer_free(&search.names);
+    buffer_free(&search.bare);
     buffer_free(&folder);
     return status;
 }

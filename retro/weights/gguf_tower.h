@@ -15,9 +15,10 @@ struct architecture;
 struct tower_kind;
 
 /* Opens a model's file and joins its tower: the file *mmproj*.gguf of the same folder that goes
- * with it. STATUS_INVALID names the files where several do. Where none does, the first tower says
- * why if no other model's file is there; else they are those of the others, and the model has none.
- */
+ * with it. Where several do whose names differ in the precision alone, it is the one that loses
+ * least; STATUS_INVALID names the files where names differ otherwise. Where none does, the first
+ * tower says why if no other model's file is there; else they are those of the others, and the
+ * model has none. */
 enum status gguf_open_model(struct gguf **out, const char *file, struct error *e);
 /* Whether a tower's file is of a known kind and fits its model's. */
 enum status gguf_check_tower(const struct gguf *model, const struct gguf *tower, struct error *e);

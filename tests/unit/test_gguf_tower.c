@@ -2,6 +2,7 @@
  * the folder is that both stand for, and pairs that are refused. */
 #include "retro/weights/gguf_tower.h"
 
+#include "config/base/text.h"
 #include "config/json/json_value.h"
 #include "retro/pictures/preprocessor.h"
 #include "retro/text/open/tokenizer_gguf.h"
@@ -437,6 +438,47 @@ static void test_several_towers(void **state) {
         "2 files could be the vision tower of model.gguf: mmproj-x.gguf, model-mmproj-a.gguf");
 }
 
+/* Gemma's tower with a matrix of the type. */
+static void write_tower(const char *name, uint32_t type, size_t bytes) {
+    struct gguf_draft tower = {0};
+    draft_tower(&tower, "gemma3");
+    draft_u32(&tower, "clip.vision.projector.scale_factor", 2);
+    draft_tensor(&tower, "mm.input_projection.weight", type, 16, 32, bytes);
+    write_draft(&tower, name);
+}
+
+static void expect_tower(const char *name, int left) {
+    struct gguf *gguf;
+    struct error e = {0};
+    if (open_pair(&gguf, &e)) fail_msg("%s", e.text);
+    assert_non_null(gguf_joined(gguf));
+    assert_true(ends_with(gguf_name(gguf_joined(gguf)), name));
+    assert_int_equal(gguf_left_towers(gguf), left);
+    gguf_close(gguf);
+}
+
+/* Of one tower in several precisions it is the one that loses least, whatever its name. */
+static void test_precisions(void **state) {
+    (void)state;
+    enum { NUMBERS = 16 * 32, F32 = 0, F16 = 1, Q8_0 = 8, BF16 = 30 };
+    struct gguf_draft model = {0};
+    struct gguf *gguf;
+    struct error e = {0};
+    draft_model(&model, "gemma3", "<image_soft_token>");
+    write_draft(&model, "model.gguf");
+    write_tower("model.mmproj-Q8_0.gguf", Q8_0, NUMBERS / 32 * 34);
+    expect_tower("Q8_0.gguf", 0);
+    write_tower("model.mmproj-BF16.gguf", BF16, NUMBERS * 2);
+    expect_tower("BF16.gguf", 1);
+    write_tower("model.mmproj-fp16.gguf", F16, NUMBERS * 2);
+    expect_tower("fp16.gguf", 2);
+    write_tower("model.mmproj-IQ4_NL.gguf", F32, NUMBERS * 4);
+    expect_tower("IQ4_NL.gguf", 3);
+    write_tower("model.mmproj-F16b.gguf", F16, NUMBERS * 2);
+    assert_int_equal(open_pair(&gguf, &e), STATUS_INVALID);
+    expect_words(&e, "5 files could be the vision tower of model.gguf");
+}
+
 /* Of two towers one goes with the model; where none does and another model is there, it has none.
  */
 static void test_towers_of_others(void **state) {
@@ -502,6 +544,7 @@ int main(void) {
         TEST(test_refused_pairs),
         TEST(test_tensors_without_a_place),
         TEST(test_several_towers),
+        TEST(test_precisions),
         TEST(test_a_tower_as_the_model),
         TEST(test_first_files),
         TEST(test_an_empty_file),
