@@ -8,15 +8,8 @@
 
 #include "config/base/utf8.h"
 
-/* No less than what the parser lets in. */
-enum { JSON_MAX_DEPTH = 64 };
-_Static_assert((int)JSON_MAX_DEPTH >= (int)JSON_DEPTH_LIMIT, "what is read can be written");
-
-/* The bit of an open container; 0 outside all of them, where values are documents of their own. */
-static uint64_t bit_of(int depth) { return depth > 0 ? (uint64_t)1 << (depth - 1) : 0; }
-
 void put_begin(struct json_writer *w, struct buffer *out) {
-    *w = (struct json_writer){.out = out, .line = JSON_MAX_DEPTH};
+    *w = (struct json_writer){.out = out, .line = JSON_WRITTEN_DEPTH};
 }
 
 void put_begin_spaced(struct json_writer *w, struct buffer *out) {
@@ -34,7 +27,6 @@ void put_line(struct json_writer *w, FILE *file) {
     buffer_append(w->out, "\n", 1);
     fwrite(w->out->data, 1, w->out->size, file);
     buffer_clear(w->out);
-    w->comma = 0;
 }
 
 /* Whether members and items at the present depth have a line each. */
@@ -49,31 +41,30 @@ static void start_line(struct json_writer *w) {
 /* The comma before a value, unless it follows a key or is the first of its container, and the
  * blanks. */
 static void before_value(struct json_writer *w) {
-    uint64_t bit = bit_of(w->depth);
-    bool comma = !w->after_key && (w->comma & bit);
+    bool comma = !w->after_key && w->comma[w->depth];
     if (comma) buffer_append(w->out, ",", 1);
     if (!w->after_key && has_lines(w))
         start_line(w);
     else if (comma && w->spaced)
         buffer_append(w->out, " ", 1);
-    w->comma |= bit;
+    w->comma[w->depth] = w->depth > 0;
     w->after_key = false;
 }
 
 static void container_start(struct json_writer *w, const char *bracket) {
     before_value(w);
-    CHECK(w->depth < JSON_MAX_DEPTH);
+    CHECK(w->depth < JSON_WRITTEN_DEPTH);
     buffer_append(w->out, bracket, 1);
     w->depth++;
-    w->comma &= ~bit_of(w->depth);
+    w->comma[w->depth] = false;
 }
 
 static void container_end(struct json_writer *w, const char *bracket) {
     CHECK(w->depth > 0 && !w->after_key);
-    bool lines = has_lines(w) && (w->comma & bit_of(w->depth));
+    bool lines = has_lines(w) && w->comma[w->depth];
     w->depth--;
     if (lines) start_line(w);
-    if (w->depth < w->line) w->line = JSON_MAX_DEPTH;
+    if (w->depth < w->line) w->line = JSON_WRITTEN_DEPTH;
     buffer_append(w->out, bracket, 1);
 }
 

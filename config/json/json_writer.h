@@ -7,9 +7,13 @@
 
 #include "config/json/json_value.h"
 
+/* A parsed value, within as many levels of our own. */
+enum { JSON_WRITTEN_DEPTH = 2 * JSON_DEPTH_LIMIT };
+
 struct json_writer {
     struct buffer *out;
-    uint64_t comma; /* bit d - 1: an element was written at depth d */
+    bool comma[JSON_WRITTEN_DEPTH + 1]; /* an element was written at this depth; at 0, where values
+                                           are documents of their own, never */
     int depth;
     int indent; /* blanks a level of an indented document, 0: all on one line */
     int line;   /* depth from which on everything is on one line */

@@ -203,15 +203,40 @@ static void test_lines(void **state) {
     buffer_free(&out);
 }
 
+static void put_levels(struct buffer *out, int n) {
+    for (int i = 0; i < n; i++) buffer_append_string(out, "[");
+    for (int i = 0; i < n; i++) buffer_append_string(out, "]");
+}
+
+/* All that the parser lets in is written again within levels of our own. */
+static void test_levels(void **state) {
+    (void)state;
+    struct buffer text = {0}, out = {0}, wanted = {0};
+    struct json_writer w;
+    struct error e;
+    struct json *json;
+    put_levels(&text, JSON_DEPTH_LIMIT);
+    assert_int_equal(json_parse(&json, (struct text_span){text.data, text.size}, "test", &e),
+                     STATUS_OK);
+    put_begin(&w, &out);
+    for (int i = 0; i < JSON_DEPTH_LIMIT; i++) put_array(&w);
+    put_json(&w, json);
+    for (int i = 0; i < JSON_DEPTH_LIMIT; i++) put_array_end(&w);
+    put_levels(&wanted, 2 * JSON_DEPTH_LIMIT);
+    assert_int_equal(out.size, wanted.size);
+    assert_memory_equal(out.data, wanted.data, wanted.size);
+    json_close(json);
+    buffer_free(&text);
+    buffer_free(&out);
+    buffer_free(&wanted);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nesting),
-        cmocka_unit_test(test_strings),
-        cmocka_unit_test(test_invalid_utf8),
-        cmocka_unit_test(test_floats),
-        cmocka_unit_test(test_nan_keeps_its_place),
-        cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_levels),  cmocka_unit_test(test_nesting),
+        cmocka_unit_test(test_strings), cmocka_unit_test(test_invalid_utf8),
+        cmocka_unit_test(test_floats),  cmocka_unit_test(test_nan_keeps_its_place),
+        cmocka_unit_test(test_layouts), cmocka_unit_test(test_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
