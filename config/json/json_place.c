@@ -2,9 +2,7 @@
  * once more, which was parsed before: it is valid JSON without duplicate keys. See json_place.h. */
 #include "config/json/json_place.h"
 
-#include <string.h>
-
-#include "config/json/json_value.h"
+#include "config/json/json_raw.h"
 
 void json_place_print(const struct json_place *place, struct buffer *out) {
     if (place == NULL) return;
@@ -15,91 +13,29 @@ void json_place_print(const struct json_place *place, struct buffer *out) {
         buffer_printf(out, "%s%s", place->above ? "." : "", place->name);
 }
 
-struct place_walk {
-    const char *text;
-    size_t size, at;
-    int line;
-};
-
-static char walk_peek(const struct place_walk *walk) {
-    return walk->at < walk->size ? walk->text[walk->at] : '\0';
-}
-
-static void walk_step(struct place_walk *walk) {
-    if (walk_peek(walk) == '\n') walk->line++;
-    if (walk->at < walk->size) walk->at++;
-}
-
-/* Over blanks and the comma or colon between two tokens. */
-static void walk_blanks(struct place_walk *walk) {
-    while (walk_peek(walk) != '\0' && strchr(" \t\r\n,:", walk_peek(walk))) walk_step(walk);
-}
-
-/* The string token at walk->at, quotes included; the walk ends up behind it. */
-static struct text_span walk_string(struct place_walk *walk) {
-    size_t start = walk->at++;
-    while (walk->at < walk->size && walk->text[walk->at] != '"')
-        walk->at += walk->text[walk->at] == '\\' ? 2 : 1;
-    walk->at = walk->at < walk->size ? walk->at + 1 : walk->size;
-    return (struct text_span){walk->text + start, walk->at - start};
-}
-
-static void walk_value(struct place_walk *walk) {
-    int depth = 0;
-    do {
-        char c = walk_peek(walk);
-        if (c == '"') {
-            walk_string(walk);
-            continue;
-        }
-        if (c == '{' || c == '[') depth++;
-        if (c == '}' || c == ']') depth--;
-        walk_step(walk);
-        /* A number or a word ends before the next comma or bracket. */
-        if (depth == 0 && c != '}' && c != ']')
-            while (walk_peek(walk) != '\0' && !strchr(" \t\r\n,]}", walk_peek(walk)))
-                walk_step(walk);
-    } while (depth > 0 && walk->at < walk->size);
-}
-
-/* Whether a string token means `name`; the parser itself decodes escapes. */
-static bool token_means(struct text_span token, const char *name) {
-    struct error ignored;
-    struct json *text;
-    if (memchr(token.text, '\\', token.size) == NULL)
-        return token.size == strlen(name) + 2 && memcmp(token.text + 1, name, token.size - 2) == 0;
-    if (json_parse_any(&text, token, "", &ignored)) return false;
-    bool same = json_text_is(text, name);
-    json_close(text);
-    return same;
-}
-
-/* From the start of an object or a list to the member or item `place` in it: *line is its, the walk
- * is at its value. */
-static bool walk_into(struct place_walk *walk, const struct json_place *place, int *line) {
-    walk_blanks(walk);
-    if (walk_peek(walk) != (place->name ? '{' : '[')) return false;
-    walk_step(walk);
-    for (size_t i = 0;; i++) {
-        walk_blanks(walk);
-        *line = walk->line;
-        if (walk_peek(walk) == '}' || walk_peek(walk) == ']' || walk->at >= walk->size)
-            return false;
-        if (place->name == NULL && i == place->item) return true;
-        bool found = place->name && token_means(walk_string(walk), place->name);
-        walk_blanks(walk);
-        if (found) return true;
-        walk_value(walk);
+/* From an object or a list to the member or item `place` of it: *value is its, *start where it
+ * begins. */
+static bool walk_into(const struct json_place *place, struct text_span *value, const char **start) {
+    struct json_walk walk = json_walk_begin(*value);
+    struct text_span name;
+    if (walk.object != (place->name != NULL)) return false;
+    for (size_t i = 0; json_walk_next(&walk, &name, value); i++) {
+        *start = name.text;
+        if (place->name ? json_token_is(name, place->name) : i == place->item) return true;
     }
+    return false;
 }
 
-static bool walk_to(struct place_walk *walk, const struct json_place *place, int *line) {
+static bool walk_to(const struct json_place *place, struct text_span *value, const char **start) {
     if (place == NULL) return true;
-    return walk_to(walk, place->above, line) && walk_into(walk, place, line);
+    return walk_to(place->above, value, start) && walk_into(place, value, start);
 }
 
 int json_place_line(const struct json_place *place, struct text_span text) {
-    struct place_walk walk = {.text = text.text, .size = text.size, .line = 1};
-    int line = 0;
-    return place && walk_to(&walk, place, &line) ? line : 0;
+    struct text_span value = text;
+    const char *start = text.text;
+    if (place == NULL || !walk_to(place, &value, &start)) return 0;
+    int line = 1;
+    for (const char *at = text.text; at < start; at++) line += *at == '\n';
+    return line;
 }

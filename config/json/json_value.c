@@ -70,8 +70,7 @@ static enum status parse_text(struct json **out, struct text_span text, size_t f
     if (scan_text(text).deepest > JSON_DEPTH_LIMIT)
         return error_set(e, STATUS_INVALID, "%s: nested deeper than %d levels", name,
                          JSON_DEPTH_LIMIT);
-    *out = (struct json *)(void *)json_loadb(text.text, text.size,
-                                             JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | flags, &at);
+    *out = (struct json *)(void *)json_loadb(text.text, text.size, JSON_ALLOW_NUL | flags, &at);
     /* jansson finds no words for a memory that is out. */
     if (*out == NULL && at.text[0] == '\0')
         return error_set(e, STATUS_NO_MEMORY, "%s: it needs more memory than there is", name);
@@ -83,12 +82,46 @@ static enum status parse_text(struct json **out, struct text_span text, size_t f
 
 enum status json_parse(struct json **out, struct text_span text, const char *name,
                        struct error *e) {
-    return parse_text(out, text, 0, name, e);
+    return parse_text(out, text, JSON_REJECT_DUPLICATES, name, e);
 }
 
 enum status json_parse_any(struct json **out, struct text_span text, const char *name,
                            struct error *e) {
-    return parse_text(out, text, JSON_DECODE_ANY, name, e);
+    return parse_text(out, text, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, name, e);
+}
+
+/* Digits next to each other that the parser holds wherever they stand in a number. */
+enum { HELD_DIGITS = 2 };
+
+/* Appends the text with no more digits next to each other than these, outside strings: a number of
+ * the same kind, and none where there was none. */
+static void shorten_numbers(struct text_span text, struct buffer *out) {
+    size_t copied = 0, digits = 0;
+    bool inside = false;
+    for (size_t i = 0; i < text.size; i++) {
+        char c = text.text[i];
+        bool digit = !inside && is_digit(c);
+        digits = digit ? digits + 1 : 0;
+        if (digits > HELD_DIGITS) {
+            buffer_append(out, text.text + copied, i - copied);
+            copied = i + 1;
+        }
+        if (c == '"') inside = !inside;
+        if (inside && c == '\\') i++;
+    }
+    if (copied < text.size) buffer_append(out, text.text + copied, text.size - copied);
+}
+
+enum json_kind json_check(struct text_span text) {
+    struct buffer held = {0};
+    struct json *json;
+    struct error ignored;
+    shorten_numbers(text, &held);
+    parse_text(&json, (struct text_span){held.data, held.size}, JSON_DECODE_ANY, "", &ignored);
+    enum json_kind kind = json_kind(json);
+    json_close(json);
+    buffer_free(&held);
+    return kind;
 }
 
 /* Digits of a number that surely fits int64_t. */

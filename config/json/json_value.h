@@ -32,6 +32,10 @@ enum status json_parse(struct json **out, struct text_span text, const char *nam
 /* One value of any kind. */
 enum status json_parse_any(struct json **out, struct text_span text, const char *name,
                            struct error *e);
+/* The kind of the value that the text is; JSON_KIND_ABSENT: it is none, or deeper than
+ * JSON_DEPTH_LIMIT. Its numbers may be of any size and its names doubled, which json_parse refuses:
+ * such text is for json_raw.h. */
+enum json_kind json_check(struct text_span text);
 /* Appends the text with forms for numbers that JSON has none for: an integer of 19 digits or more
  * is a real, and Infinity, -Infinity and NaN, as Python writes them, are strings. The text need not
  * be JSON. */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "config/base/text.h"
-#include "config/json/json_writer.h"
 #include "retro/chat/chat_reply_private.h"
 #include "retro/chat/harmony.h"
 #include "retro/chat/tagged_calls.h"
@@ -113,14 +112,20 @@ static void note_piece(struct chat_reply *reply, size_t written, size_t size) {
     reply->n_pieces++;
 }
 
+/* There may be as many places to find as pieces: an answer's citations, between its calls. */
 size_t chat_reply_place(const struct chat_reply *reply, size_t written) {
-    size_t said = 0;
-    for (int i = 0; i < reply->n_pieces && reply->pieces[i].written < written; i++) {
-        size_t into = written - reply->pieces[i].written;
-        said =
-            reply->pieces[i].said + (into < reply->pieces[i].size ? into : reply->pieces[i].size);
+    int before = 0, behind = reply->n_pieces;
+    while (before < behind) {
+        int middle = before + (behind - before) / 2;
+        if (reply->pieces[middle].written < written)
+            before = middle + 1;
+        else
+            behind = middle;
     }
-    return said;
+    if (before == 0) return 0;
+    const struct reply_piece *piece = &reply->pieces[before - 1];
+    size_t into = written - piece->written;
+    return piece->said + (into < piece->size ? into : piece->size);
 }
 
 /* Blanks at the front go where the part before ended with a mark. */
@@ -175,48 +180,6 @@ static bool read_thoughts(struct chat_reply *reply, struct text_span span, bool 
 
 /* Calls. */
 
-static void add_call(struct chat_reply *reply, const char *name, const struct json *arguments) {
-    struct json_writer w;
-    reply->calls =
-        xgrow(reply->calls, reply->n_calls, &reply->calls_capacity, sizeof *reply->calls);
-    struct tool_call *call = &reply->calls[reply->n_calls];
-    reply->n_calls++;
-    *call = (struct tool_call){.name = xstrdup(name)};
-    put_begin_spaced(&w, &call->arguments);
-    if (json_kind(arguments) == JSON_KIND_OBJECT) {
-        put_json(&w, arguments);
-    } else if (json_is_text(arguments)) {
-        buffer_append(&call->arguments, json_text(arguments).text, json_text(arguments).size);
-    } else {
-        put_object(&w);
-        put_object_end(&w);
-    }
-}
-
-bool reply_add_call(struct chat_reply *reply, struct text_span name, struct text_span arguments) {
-    struct error e;
-    struct json *json;
-    if (name.size == 0 || memchr(name.text, '\0', name.size) ||
-        json_parse(&json, arguments, "call", &e))
-        return false;
-    bool good = json_kind(json) == JSON_KIND_OBJECT;
-    char *word = xstrndup(name.text, name.size);
-    if (good) add_call(reply, word, json);
-    free(word);
-    json_close(json);
-    return good;
-}
-
-static bool is_call(const struct json *call) {
-    return json_word(json_member(call, "name")) && *json_word(json_member(call, "name"));
-}
-
-static void add_json_call(struct chat_reply *reply, const struct json *call) {
-    const struct json *arguments = json_member(call, "arguments");
-    add_call(reply, json_word(json_member(call, "name")),
-             arguments ? arguments : json_member(call, "parameters"));
-}
-
 enum call_found span_json(struct text_span span, size_t *size) {
     int depth = 0;
     bool inside = false;
@@ -237,21 +200,6 @@ enum call_found span_json(struct text_span span, size_t *size) {
         if (depth < 1 || (!inside && c == '<')) return CALL_WRONG;
     }
     return CALL_WAITS;
-}
-
-/* A call, or a list of calls; nothing is added unless all of it is good. */
-static bool read_json_calls(struct chat_reply *reply, struct text_span span) {
-    struct error e;
-    struct json *json;
-    if (json_parse(&json, span, "call", &e)) return false;
-    size_t n = json_is_list(json) ? json_count(json) : 1;
-    bool good = n > 0;
-    for (size_t i = 0; i < n; i++)
-        good = good && is_call(json_is_list(json) ? json_item(json, i) : json);
-    for (size_t i = 0; good && i < n; i++)
-        add_json_call(reply, json_is_list(json) ? json_item(json, i) : json);
-    json_close(json);
-    return good;
 }
 
 /* Whether the tag came since the call was looked at last: without it the call cannot be whole. */
@@ -289,7 +237,7 @@ static enum call_found read_hermes(struct chat_reply *reply, struct text_span sp
     if (!last && (found == CALL_WAITS || end == SIZE_MAX)) return CALL_WAITS;
     *used = end == SIZE_MAX ? span.size : from + size + end + strlen(hermes_end);
     inside.size = without_blanks(inside, end == SIZE_MAX ? inside.size : size + end);
-    return read_json_calls(reply, inside) ? CALL_READ : CALL_WRONG;
+    return json_calls_read(reply, inside) ? CALL_READ : CALL_WRONG;
 }
 
 /* name[ARGS]{...} or name{...}, as later models write it. */
@@ -300,20 +248,12 @@ static enum call_found read_mistral_named(struct chat_reply *reply, struct text_
     struct text_span rest = {span.text + name_end, span.size - name_end},
                      name = {span.text + from, name_end - from};
     size_t size, arguments = span_find(name, mistral_arguments);
-    struct error e;
-    struct json *json;
     if (span_json(rest, &size) != CALL_READ) return last ? CALL_WRONG : CALL_WAITS;
     if (arguments != SIZE_MAX) name.size = arguments;
     name.size = without_blanks(name, name.size);
-    if (name.size == 0 || memchr(name.text, '\0', name.size) ||
-        json_parse(&json, (struct text_span){rest.text, size}, "call", &e))
-        return CALL_WRONG;
-    char *word = xstrndup(name.text, name.size);
-    add_call(reply, word, json);
-    free(word);
-    json_close(json);
     *used = name_end + size;
-    return CALL_READ;
+    return reply_add_call(reply, name, (struct text_span){rest.text, size}) ? CALL_READ
+                                                                            : CALL_WRONG;
 }
 
 static enum call_found read_mistral(struct chat_reply *reply, struct text_span span, bool last,
@@ -326,7 +266,7 @@ static enum call_found read_mistral(struct chat_reply *reply, struct text_span s
     if (span_json(list, &size) != CALL_READ) return last ? CALL_WRONG : CALL_WAITS;
     list.size = size;
     *used = from + size;
-    return read_json_calls(reply, list) ? CALL_READ : CALL_WRONG;
+    return json_calls_read(reply, list) ? CALL_READ : CALL_WRONG;
 }
 
 /* The whole answer: one call, or several with semicolons between them. */
@@ -338,7 +278,7 @@ static enum call_found read_llama(struct chat_reply *reply, struct text_span spa
     while ((at = blanks_at(span, at)) < span.size) {
         struct text_span call = {span.text + at, span.size - at};
         bool object = span.text[at] == '{' && span_json(call, &call.size) == CALL_READ;
-        if (!object || !read_json_calls(reply, call)) break;
+        if (!object || !json_calls_read(reply, call)) break;
         at = blanks_at(span, at + call.size);
         if (at < span.size && span.text[at] == ';') at++;
     }

@@ -27,7 +27,8 @@ enum call_format {
 
 struct tool_call {
     char *name;
-    struct buffer arguments; /* JSON */
+    struct buffer arguments; /* a JSON object on one line, spelt as the model wrote it (json_raw.h);
+                                a text that is none where the model told one in its place */
 };
 
 enum reply_part { REPLY_BEGINS, REPLY_THINKS, REPLY_SAYS };

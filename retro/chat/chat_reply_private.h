@@ -24,8 +24,12 @@ enum call_found span_json(struct text_span span, size_t *size);
 /* Moves the first `size` bytes that have not been read to `to`, which is the reply's reasoning or
  * content. */
 void reply_take(struct chat_reply *reply, struct buffer *to, struct text_span span, size_t size);
-/* Adds a call with arguments that are a JSON object; false: they are not, or the name is none. */
+/* Adds a call with arguments that are a JSON object (json_check); false: they are not, or the name
+ * is none. */
 bool reply_add_call(struct chat_reply *reply, struct text_span name, struct text_span arguments);
+/* Adds the call, or the list of calls, that the span is as JSON; false: it is none, or one of the
+ * list is none, and nothing was added. */
+bool json_calls_read(struct chat_reply *reply, struct text_span span);
 /* Whether the call that comes next is read now: it is when the answer ends, else when its end's tag
  * came (NULL: it has none) and it was not read too often already. */
 bool reply_is_due(struct chat_reply *reply, struct text_span call, const char *end, bool last);

@@ -165,8 +165,6 @@ static bool python_word(struct python_reader *reader) {
         const char *python, *json;
     } words[] = {{"True", "true"}, {"False", "false"}, {"None", "null"},
                  {"true", "true"}, {"false", "false"}, {"null", "null"}};
-    struct error ignored;
-    struct json *number;
     python_take(reader, '+');
     struct text_span word = {reader->rest.text, 0};
     while (word.size < reader->rest.size &&
@@ -179,9 +177,8 @@ static bool python_word(struct python_reader *reader) {
             put_raw(&reader->w, (struct text_span){words[i].json, strlen(words[i].json)});
             return true;
         }
-    if (json_parse_any(&number, word, "number", &ignored)) return false;
-    put_json(&reader->w, number);
-    json_close(number);
+    if (json_check(word) == JSON_KIND_ABSENT) return false;
+    put_raw(&reader->w, word);
     return true;
 }
 

@@ -166,18 +166,17 @@ bool tagged_value_is_text(const struct json *parameter) {
 }
 
 /* Whether the schema names the value's type, or none. */
-static bool takes_type(const struct json *schema, const struct json *value) {
+static bool takes_type(const struct json *schema, enum json_kind value) {
     static const char *const names[] = {
         [JSON_KIND_NULL] = "null",    [JSON_KIND_BOOL] = "boolean", [JSON_KIND_INT] = "integer",
         [JSON_KIND_REAL] = "number",  [JSON_KIND_TEXT] = "string",  [JSON_KIND_LIST] = "array",
         [JSON_KIND_OBJECT] = "object"};
     if (json_is_absent(json_member(schema, "type"))) return true;
-    return has_type(schema, names[json_kind(value)]) ||
-           (json_is_int(value) && has_type(schema, "number"));
+    return has_type(schema, names[value]) || (value == JSON_KIND_INT && has_type(schema, "number"));
 }
 
 /* The same of its alternatives: an optional text is one of these, and digits are text there. */
-static bool takes_value(const struct json *schema, const struct json *value) {
+static bool takes_value(const struct json *schema, enum json_kind value) {
     const struct json *any = json_member(schema, "anyOf"), *one = json_member(schema, "oneOf");
     const struct json *all = json_is_list(any) ? any : one;
     bool takes = !json_is_list(all);
@@ -216,15 +215,12 @@ bool tagged_text_is_null(const struct json *parameter, struct text_span text) {
 
 static void put_value(struct json_writer *w, const struct json *parameter, struct text_span value) {
     struct text_span spelt = word_of_python(trim_blanks(value));
-    bool text = tagged_value_is_text(parameter), none = tagged_text_is_null(parameter, value);
-    struct json *json = NULL;
-    struct error ignored;
-    if ((!text || none) && json_parse_any(&json, spelt, "value", &ignored) == STATUS_OK &&
-        takes_value(parameter, json))
-        put_json(w, json);
+    bool text = tagged_value_is_text(parameter) && !tagged_text_is_null(parameter, value);
+    enum json_kind kind = text ? JSON_KIND_ABSENT : json_check(spelt);
+    if (kind != JSON_KIND_ABSENT && takes_value(parameter, kind))
+        put_raw(w, spelt);
     else
         put_string_n(w, value.text, value.size);
-    json_close(json);
 }
 
 /* Calls. Each is added at once; the caller drops them where a later one is none. */

@@ -384,30 +384,26 @@ struct tool_list *tool_server_list(struct tool_server *server, double *age, stru
 
 struct asked_call {
     const char *tool;
-    const struct json *arguments;
+    struct text_span arguments;
 };
 
 static void put_call(struct json_writer *w, const void *context) {
     const struct asked_call *call = context;
     put_key_string(w, "name", call->tool);
     put_key(w, "arguments");
-    put_json(w, call->arguments);
+    put_raw(w, call->arguments);
 }
 
 enum status tool_server_call(struct tool_server *server, const char *tool,
                              struct text_span arguments, const struct tool_wait *wait,
                              struct tool_result *out, struct error *e) {
-    struct asked_call call = {.tool = tool};
+    struct asked_call call = {tool, arguments};
     const struct tool_question question = {"tools/call", tool, put_call, &call, wait};
     struct tool_reply reply = {0};
-    struct json *object = NULL;
-    if (json_parse(&object, arguments, "arguments", e)) return e->status;
-    call.arguments = object;
-    enum status status = json_kind(object) == JSON_KIND_OBJECT
+    enum status status = json_check(arguments) == JSON_KIND_OBJECT
                              ? ask(server, &question, &reply, e)
                              : error_set(e, STATUS_INVALID, "arguments must be an object");
     if (status == STATUS_OK) out->failed = tool_result_read(reply.result, &out->text);
     tool_reply_free(&reply);
-    json_close(object);
     return status;
 }

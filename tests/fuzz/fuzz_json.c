@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/json/json_raw.h"
 #include "config/json/json_table.h"
 #include "config/json/json_writer.h"
 
@@ -98,14 +99,32 @@ static void check_table(const struct json *root, struct text_span text) {
     json_table_free(&table, &out);
 }
 
+/* JSON is JSON on one line as well, and so are its parts. */
+static void check_raw(struct text_span text, enum json_kind kind) {
+    struct buffer spaced = {0};
+    struct text_span name, value;
+    json_respace(text, &spaced);
+    CHECK(json_check((struct text_span){spaced.data, spaced.size}) == kind);
+    CHECK(memchr(spaced.data, '\n', spaced.size) == NULL);
+    struct json_walk walk = json_walk_begin(text);
+    while (json_walk_next(&walk, &name, &value)) {
+        CHECK(json_check(value) != JSON_KIND_ABSENT);
+        CHECK(!walk.object || json_check(name) == JSON_KIND_TEXT);
+    }
+    buffer_free(&spaced);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct text_span text = {(const char *)data, size};
+    enum json_kind kind = size <= 4096 ? json_check(text) : JSON_KIND_ABSENT;
+    if (kind != JSON_KIND_ABSENT) check_raw(text, kind);
     struct error e = {0};
     struct json *root;
     if (json_parse(&root, text, "input", &e)) {
         CHECK(root == NULL && e.text[0] != '\0');
         return 0;
     }
+    CHECK(size > 4096 || kind == json_kind(root));
     check_written(root);
     if (size <= 4096) check_lines(root, text);
     check_table(root, text);

@@ -213,7 +213,7 @@ static const struct list_case {
     {CALLS_GEMMA,
      "<|tool_call>call:g{any:" TEXT("v") ",n:[{},-1.5e3,null]}<tool_call|>"
                                          "<|tool_call>call:f{b:false,a:-7}<tool_call|>",
-     "{\"any\": \"v\", \"n\": [{}, -1.5e+03, null]}", 2, false},
+     "{\"any\": \"v\", \"n\": [{}, -1.5e3, null]}", 2, false},
     {CALLS_GEMMA, "<|tool_call>call:f{s:" TEXT("x") "}<tool_call|>", NULL, 0, false},
     {CALLS_GEMMA, "<|tool_call>call:f{a:1,c:2}<tool_call|>", NULL, 0, false},
     {CALLS_GEMMA, "<|tool_call>call:f{a:1.5}<tool_call|>", NULL, 0, false},

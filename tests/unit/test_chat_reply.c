@@ -310,6 +310,76 @@ static const struct reply_case cases[] = {
      "",
      "<|tool_call>f{n:1}<tool_call|><|tool_call>call:f{n:1} x<tool_call|>",
      {0}},
+    /* Arguments that no type of C holds, or whose names are doubled, go on as they are spelt. */
+    {CALLS_HERMES,
+     false,
+     "<tool_call>{\"name\": \"f\", "
+     "\"arguments\":\n{\"n\":123456789012345678901,\n\"n\":-1e999,\"t\""
+     ":\"12345, 6\\\"\"}}</tool_call>",
+     "",
+     "",
+     {"f {\"n\": 123456789012345678901, \"n\": -1e999, \"t\": \"12345, 6\\\"\"}"}},
+    {CALLS_HERMES,
+     false,
+     "<tool_call>{\"name\": \"f\", \"arguments\": {\"n\": 0123456789012345678901}}</tool_call>",
+     "",
+     "<tool_call>{\"name\": \"f\", \"arguments\": {\"n\": 0123456789012345678901}}</tool_call>",
+     {0}},
+    {CALLS_MISTRAL,
+     false,
+     "[TOOL_CALLS]f[ARGS]{\"n\": 1.5e99999}",
+     "",
+     "",
+     {"f {\"n\": 1.5e99999}"}},
+    {CALLS_MISTRAL,
+     false,
+     "[TOOL_CALLS][{\"n\\u0061me\": \"f\", \"arguments\": {\"a\": 9223372036854775808}}, "
+     "{\"name\": "
+     "\"g\", \"name\": \"h\"}]",
+     "",
+     "",
+     {"f {\"a\": 9223372036854775808}", "h {}"}},
+    {CALLS_LLAMA,
+     false,
+     "{\"name\": \"f\", \"parameters\": {\"n\": -9223372036854775809}}",
+     "",
+     "",
+     {"f {\"n\": -9223372036854775809}"}},
+    {CALLS_FUNCTION,
+     false,
+     "<tool_call><function=f><parameter=n>123456789012345678901</parameter><parameter=n>1e999</"
+     "parameter><parameter=either>98765432109876543210</parameter></function></tool_call>",
+     "",
+     "",
+     {"f {\"n\": 123456789012345678901, \"n\": 1e999, \"either\": 98765432109876543210}"}},
+    {CALLS_DEEPSEEK,
+     false,
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"n\": "
+     "123456789012345678901}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "",
+     "",
+     {"f {\"n\": 123456789012345678901}"}},
+    {CALLS_PYTHON,
+     false,
+     "<|tool_call_start|>[f(n=123456789012345678901, n=[1e999])]<|tool_call_end|>",
+     "",
+     "",
+     {"f {\"n\": 123456789012345678901, \"n\": [1e999]}"}},
+    {CALLS_GEMMA,
+     false,
+     "<|tool_call>call:f{n:123456789012345678901,n:1e999}<tool_call|>",
+     "",
+     "",
+     {"f {\"n\": 123456789012345678901, \"n\": 1e999}"}},
+    /* Arguments that are told as a text are JSON themselves, or stay a text. */
+    {CALLS_HERMES,
+     false,
+     "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"a\\\":\\n1}\"}</tool_call>"
+     "<tool_call>{\"name\": \"g\", \"arguments\": \" \"}</tool_call>"
+     "<tool_call>{\"name\": \"h\", \"arguments\": \"1}, \\\"x\\\": {\"}</tool_call>",
+     "",
+     "",
+     {"f {\"a\": 1}", "g {}", "h 1}, \"x\": {"}},
     {CALLS_GEMMA, true, "<|channel>thought\nI'm\n <so\n<channel|>\nHi", "I'm\n <so", "Hi", {0}},
     {CALLS_GEMMA, true, "<|channel>thought<channel|>Hi<channel|>", "", "Hi<channel|>", {0}},
     {CALLS_GEMMA,
@@ -390,6 +460,33 @@ static void test_cases(void **state) {
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         check_case(&cases[i], types, false);
         check_case(&cases[i], types, true);
+    }
+    json_close(types);
+}
+
+/* A value as deep as any JSON may be is one level too deep for the arguments around it. */
+static void test_deep_value(void **state) {
+    (void)state;
+    static const char before[] = "<tool_call><function=f><parameter=n>",
+                      after[] = "</parameter></function></tool_call>";
+    const char *unclear =
+        "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {\"n\": "
+        "{\"type\": \"array\"}}}}}]";
+    struct error e;
+    struct json *types;
+    assert_int_equal(json_parse(&types, (struct text_span){unclear, strlen(unclear)}, "tools", &e),
+                     0);
+    for (int depth = JSON_DEPTH_LIMIT - 1; depth <= JSON_DEPTH_LIMIT; depth++) {
+        struct chat_reply r = {.format = CALLS_FUNCTION, .tools = types};
+        struct buffer text = {0};
+        buffer_append_string(&text, before);
+        for (int i = 0; i < depth; i++) buffer_append_string(&text, "[");
+        for (int i = 0; i < depth; i++) buffer_append_string(&text, "]");
+        buffer_append_string(&text, after);
+        chat_reply_read(&r, text.data, text.size, true);
+        assert_int_equal(r.n_calls, depth < JSON_DEPTH_LIMIT ? 1 : 0);
+        chat_reply_free(&r);
+        buffer_free(&text);
     }
     json_close(types);
 }
@@ -534,9 +631,9 @@ static void test_blanks(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_formats),
-                                       cmocka_unit_test(test_many_marks),
-                                       cmocka_unit_test(test_long_calls),
-                                       cmocka_unit_test(test_blanks)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases),      cmocka_unit_test(test_deep_value),
+        cmocka_unit_test(test_formats),    cmocka_unit_test(test_many_marks),
+        cmocka_unit_test(test_long_calls), cmocka_unit_test(test_blanks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "config/base/text.h"
+#include "config/json/json_raw.h"
 #include "config/json/json_value.h"
 #include "config/json/json_writer.h"
 
@@ -231,9 +233,73 @@ static void test_levels(void **state) {
     buffer_free(&wanted);
 }
 
+static struct text_span span_of(const char *text) { return (struct text_span){text, strlen(text)}; }
+
+/* Numbers of any size and doubled names are JSON; what is none stays none. */
+static void test_check(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        enum json_kind kind;
+    } cases[] = {
+        {"123456789012345678901", JSON_KIND_INT},
+        {"-9223372036854775809", JSON_KIND_INT},
+        {"1e99999", JSON_KIND_REAL},
+        {"-12345678901234567890.5E-99999", JSON_KIND_REAL},
+        {"{\"a\": 1, \"a\": [1e999]}", JSON_KIND_OBJECT},
+        {" \"\\\"0123456789\" ", JSON_KIND_TEXT},
+        {"null", JSON_KIND_NULL},
+        {"0123456789", JSON_KIND_ABSENT},
+        {"1.", JSON_KIND_ABSENT},
+        {"1e", JSON_KIND_ABSENT},
+        {"--1", JSON_KIND_ABSENT},
+        {"[1, 2", JSON_KIND_ABSENT},
+        {"{\"a\": 1} x", JSON_KIND_ABSENT},
+        {"\"\x01\"", JSON_KIND_ABSENT},
+        {"\"\xff\"", JSON_KIND_ABSENT},
+        {"", JSON_KIND_ABSENT},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
+        if (json_check(span_of(cases[i].text)) != cases[i].kind) fail_msg("%s", cases[i].text);
+    for (int depth = JSON_DEPTH_LIMIT; depth <= JSON_DEPTH_LIMIT + 1; depth++) {
+        struct buffer text = {0};
+        put_levels(&text, depth);
+        assert_int_equal(json_check((struct text_span){text.data, text.size}),
+                         depth > JSON_DEPTH_LIMIT ? JSON_KIND_ABSENT : JSON_KIND_LIST);
+        buffer_free(&text);
+    }
+}
+
+static void test_walk(void **state) {
+    (void)state;
+    static const char text[] =
+        " { \"a\" : [1, {\"b\":\"}\\\"\"}], \"\\u0061\":-1e999 ,\"c\":null}\n";
+    static const char *const names[] = {"a", "a", "c"}, *const values[] = {"[1, {\"b\":\"}\\\"\"}]",
+                                                                           "-1e999", "null"};
+    struct json_walk walk = json_walk_begin(span_of(text));
+    struct text_span name, value;
+    struct buffer out = {0};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        assert_true(json_walk_next(&walk, &name, &value));
+        assert_true(json_token_is(name, names[i]));
+        assert_true(span_is(value, values[i]));
+    }
+    assert_false(json_walk_next(&walk, &name, &value));
+    walk = json_walk_begin(span_of(" [] "));
+    assert_false(json_walk_next(&walk, &name, &value));
+    walk = json_walk_begin(span_of("12"));
+    assert_false(json_walk_next(&walk, &name, &value));
+    json_respace(span_of(text), &out);
+    buffer_append(&out, "", 1);
+    assert_string_equal(out.data,
+                        "{\"a\": [1, {\"b\": \"}\\\"\"}], \"\\u0061\": -1e999, \"c\": null}");
+    buffer_free(&out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_levels),  cmocka_unit_test(test_nesting),
+        cmocka_unit_test(test_levels),  cmocka_unit_test(test_check),
+        cmocka_unit_test(test_walk),    cmocka_unit_test(test_nesting),
         cmocka_unit_test(test_strings), cmocka_unit_test(test_invalid_utf8),
         cmocka_unit_test(test_floats),  cmocka_unit_test(test_nan_keeps_its_place),
         cmocka_unit_test(test_layouts), cmocka_unit_test(test_lines),

@@ -2,6 +2,7 @@
  * other, each between its start and its stop. */
 #include "server/api/text/cited_numbers.h"
 #include "server/doors/messages/messages.h"
+#include "server/doors/shared/call_input.h"
 #include "server/doors/shared/event.h"
 
 static void write_start(const struct messages_answer *answer, const struct choice *choice,
@@ -54,6 +55,18 @@ static void write_delta(const struct messages_choice *choice, struct buffer *out
     begin_delta(&w, choice, out, type);
     put_key_string_n(&w, key, text.text, text.size);
     end_part(&w);
+}
+
+/* The input of a call, which its clients parse. */
+static void write_input(const struct messages_choice *choice, struct buffer *out,
+                        const struct buffer *arguments) {
+    struct buffer input = {0};
+    struct json_writer w;
+    put_begin(&w, &input);
+    put_call_input(&w, arguments);
+    write_delta(choice, out, "input_json_delta", "partial_json",
+                (struct text_span){input.data, input.size});
+    buffer_free(&input);
 }
 
 static void write_stop(struct messages_choice *choice, struct buffer *out) {
@@ -160,8 +173,7 @@ static void write_call(const struct messages_answer *answer, struct messages_cho
     put_key_object(&w, "input");
     put_object_end(&w);
     end_part(&w);
-    write_delta(choice, out, "input_json_delta", "partial_json",
-                (struct text_span){call->arguments.data, call->arguments.size});
+    write_input(choice, out, &call->arguments);
     write_stop(choice, out);
 }
 
@@ -177,8 +189,7 @@ static void begin_own_call(struct messages_choice *choice, const struct chat_cal
     put_key_object(&w, "input");
     put_object_end(&w);
     end_part(&w);
-    write_delta(choice, out, "input_json_delta", "partial_json",
-                (struct text_span){call->arguments.data, call->arguments.size});
+    write_input(choice, out, &call->arguments);
     write_stop(choice, out);
 }
 

@@ -4,6 +4,7 @@
 #include "config/base/hash.h"
 #include "server/api/text/cited_numbers.h"
 #include "server/doors/messages/messages.h"
+#include "server/doors/shared/call_input.h"
 
 void messages_write_id(struct json_writer *w, const struct writing_answer *answer) {
     char id[32];
@@ -198,7 +199,7 @@ static void write_call(struct json_writer *w, const struct chat_answer *answer,
     messages_write_call_id(w, answer, choice, i);
     put_key_string(w, "name", call->name);
     put_key(w, "input");
-    put_raw(w, (struct text_span){call->arguments.data, call->arguments.size});
+    put_call_input(w, &call->arguments);
     put_object_end(w);
 }
 
@@ -219,17 +220,10 @@ static void write_words(struct json_writer *w, const struct messages_answer *ans
 
 /* A call that the server carried out, and its result. */
 static void write_own_call(struct json_writer *w, const struct chat_call *call) {
-    struct json *input = NULL;
-    struct error e;
     put_object(w);
     messages_write_own_call(w, call);
     put_key(w, "input");
-    if (json_parse(&input, (struct text_span){call->arguments.data, call->arguments.size}, "input",
-                   &e) == STATUS_OK)
-        put_json(w, input);
-    else
-        put_string_n(w, call->arguments.data, call->arguments.size);
-    json_close(input);
+    put_call_input(w, &call->arguments);
     put_object_end(w);
     put_object(w);
     messages_write_own_result(w, call);

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "server/doors/ollama/ollama.h"
+#include "server/doors/shared/call_input.h"
 
 /* The clock of time_now() need not be the world's. */
 void ollama_put_time(struct json_writer *w, const char *key, double seconds) {
@@ -53,7 +54,7 @@ static void put_call(struct json_writer *w, const struct ollama_answer *answer,
     put_key_int(w, "index", i);
     put_key_string(w, "name", call->name);
     put_key(w, "arguments");
-    put_raw(w, (struct text_span){call->arguments.data, call->arguments.size});
+    put_call_input(w, &call->arguments);
     put_object_end(w);
     put_object_end(w);
 }
