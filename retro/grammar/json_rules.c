@@ -132,7 +132,9 @@ static int any_name(struct json_rules *rules) {
 }
 
 /* Levels of objects and arrays: of any value, and of those within one of so many. */
-static int all_levels(const struct json_rules *rules) { return JSON_SHALLOW + !rules->shallow; }
+static int all_levels(const struct json_rules *rules) {
+    return rules->shallow ? JSON_SHALLOW - rules->around : JSON_SHALLOW + 1;
+}
 static int levels_within(int levels) { return levels > JSON_SHALLOW ? levels : levels - 1; }
 
 static int any_value(struct json_rules *rules, int levels);
@@ -174,6 +176,7 @@ static int any_value(struct json_rules *rules, int levels) {
 int json_any(struct json_rules *rules) { return any_value(rules, all_levels(rules)); }
 int json_any_object(struct json_rules *rules) { return any_object(rules, all_levels(rules)); }
 int json_any_array(struct json_rules *rules) { return any_array(rules, all_levels(rules)); }
+bool json_may_nest(const struct json_rules *rules) { return all_levels(rules) > 0; }
 
 /* Characters that are written in one way. */
 

@@ -7,7 +7,7 @@
 #include "config/json/json_value.h"
 #include "retro/grammar/char_ranges.h"
 
-/* Objects and arrays within each other, of a value of which no schema says anything. */
+/* Objects and arrays within each other of a shallow value: its readers have a limit. */
 enum { JSON_SHALLOW = 32 };
 
 /* Rules + 1 of any value, any object and any array of so many levels; 0: not made. */
@@ -21,7 +21,8 @@ struct json_rules {
     bool raw; /* the notation with marks */
     int mark; /* of it: the expression before and behind a string. Its text ends in "|>", which no
                  string has */
-    bool shallow; /* any value has at most JSON_SHALLOW levels: readers have a limit */
+    bool shallow; /* values have at most JSON_SHALLOW levels, whatever a schema says of them */
+    int around;   /* levels around the value of which an expression is made now */
     int blanks, character, string, number, integer; /* rules + 1, 0: not made */
     struct any_rules any[JSON_SHALLOW + 2];         /* by levels; the last: of any number of them */
 };
@@ -33,6 +34,9 @@ int json_character(struct json_rules *rules);
 int json_string_rule(struct json_rules *rules);
 int json_number(struct json_rules *rules);
 int json_integer_rule(struct json_rules *rules);
+/* Whether a value has room for an object or an array with all that is around it: where it has none,
+ * the expressions of these are EXPR_NOTHING. */
+bool json_may_nest(const struct json_rules *rules);
 int json_any(struct json_rules *rules);
 int json_any_object(struct json_rules *rules);
 int json_any_array(struct json_rules *rules);

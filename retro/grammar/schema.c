@@ -6,7 +6,7 @@
 
 #include "retro/grammar/schema_private.h"
 
-enum { MAX_STEPS = 20000, MAX_NESTING = 200, MAX_ALTERNATIVES = 200, MAX_WORK = 4000000 };
+enum { MAX_STEPS = 20000, MAX_NESTING = 400, MAX_ALTERNATIVES = 200, MAX_WORK = 4000000 };
 
 /* Messages. */
 
@@ -263,9 +263,15 @@ static bool same_list(const struct schema_list *left, const struct schema_list *
     return true;
 }
 
+/* Where levels count, a schema has a rule for each of those that its values may begin at: one that
+ * refers to itself ends with the last. */
+static int levels_around(const struct schema_compiler *compiler) {
+    return compiler->rules->shallow ? compiler->rules->around : 0;
+}
+
 /* The same for lists of the same schemas in any order. */
-static uint64_t hash_list(const struct schema_list *list) {
-    uint64_t hash = 0;
+static uint64_t hash_list(const struct schema_list *list, int around) {
+    uint64_t hash = lookup_hash(&around, sizeof around);
     for (int i = 0; i < list->n; i++) hash += lookup_hash(&list->items[i], sizeof list->items[i]);
     return hash;
 }
@@ -276,6 +282,7 @@ static int find_done(struct schema_compiler *compiler, const struct schema_list 
     size_t at = 0;
     for (int i; (i = lookup_next(&compiler->done_by_list, hash, &at)) >= 0;)
         if (schema_charge(compiler, list->items[0], (size_t)list->n / 16) &&
+            compiler->done[i].around == levels_around(compiler) &&
             same_list(&compiler->done[i].list, list))
             return i;
     return -1;
@@ -284,7 +291,7 @@ static int find_done(struct schema_compiler *compiler, const struct schema_list 
 int schema_list_compile(struct schema_compiler *compiler, const struct schema_list *list) {
     if (list->never || compiler->e->status) return EXPR_NOTHING;
     if (list->n == 0) return json_any(compiler->rules);
-    uint64_t hash = hash_list(list);
+    uint64_t hash = hash_list(list, levels_around(compiler));
     int done = find_done(compiler, list, hash);
     if (done >= 0) return expr_rule(compiler->d, compiler->done[done].rule);
     if (!schema_charge(compiler, list->items[0], (size_t)list->n)) return EXPR_NOTHING;
@@ -298,6 +305,7 @@ int schema_list_compile(struct schema_compiler *compiler, const struct schema_li
     compiler->done =
         xgrow(compiler->done, compiler->n_done, &compiler->done_capacity, sizeof *compiler->done);
     compiler->done[compiler->n_done].rule = rule;
+    compiler->done[compiler->n_done].around = levels_around(compiler);
     schema_list_copy(&compiler->done[compiler->n_done].list, list);
     lookup_add(&compiler->done_by_list, hash, compiler->n_done);
     compiler->n_done++;

@@ -40,6 +40,7 @@ int schema_array(struct schema_compiler *compiler, const struct schema_list *lis
         max = schema_count(compiler, list, "maxItems", false, -1);
     size_t n = 0;
     struct expr_list prefix = {0};
+    if (!json_may_nest(compiler->rules)) return EXPR_NOTHING;
     for (int i = 0; i < list->n; i++) {
         size_t count = json_count(json_member(list->items[i], "prefixItems"));
         n = count > n ? count : n;
@@ -47,8 +48,10 @@ int schema_array(struct schema_compiler *compiler, const struct schema_list *lis
     if (n > GRAMMAR_MAX_MEMBERS)
         return schema_fail(compiler, list->items[0], STATUS_TOO_LARGE,
                            "prefixItems has more than %d", GRAMMAR_MAX_MEMBERS);
+    compiler->rules->around++;
     for (size_t i = 0; i < n; i++) expr_list_add(&prefix, compile_item(compiler, list, i));
     int rest = compile_item(compiler, list, n), expr = EXPR_NOTHING;
+    compiler->rules->around--;
     if (max < 0 || min <= max)
         expr = json_list_of(compiler->rules, prefix.items, (int)n, rest, min, max);
     free(prefix.items);
@@ -268,6 +271,8 @@ static int named_member(struct schema_compiler *compiler, const struct schema_li
 
 int schema_object(struct schema_compiler *compiler, const struct schema_list *list) {
     struct name_list names = {0};
+    if (!json_may_nest(compiler->rules)) return EXPR_NOTHING;
+    compiler->rules->around++;
     names_list(compiler, list, &names);
     if (names.n > GRAMMAR_MAX_MEMBERS)
         schema_fail(compiler, list->items[0], STATUS_TOO_LARGE, "more than %d named members",
@@ -280,6 +285,7 @@ int schema_object(struct schema_compiler *compiler, const struct schema_list *li
             (struct expr_member){named_member(compiler, list, names.items[i]), names.required[i]};
         object.n++;
     }
+    compiler->rules->around--;
     check_counts(compiler, list, &object);
     int expr = compiler->e->status ? EXPR_NOTHING : json_object_of(compiler->rules, &object);
     free(members);

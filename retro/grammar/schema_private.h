@@ -32,6 +32,7 @@ struct schema_list {
 
 struct schema_rule {
     struct schema_list list;
+    int around; /* levels around its values, where these count (json_rules.shallow) */
     int rule;
 };
 

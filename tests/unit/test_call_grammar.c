@@ -87,6 +87,12 @@ static const struct guide_case {
     {"<|channel|>commentary to=python<|message|>{\"a\": 1}", false, false, false, false, 0},
 };
 
+static bool allows_any(const uint32_t *mask) {
+    uint32_t any = 0;
+    for (int i = 0; i < (tokenizer_vocab_size(tokenizer) + 31) / 32; i++) any |= mask[i];
+    return any != 0;
+}
+
 /* Token by token; whether the end may follow. */
 static bool takes(struct grammar *g, const char *text) {
     static const struct matcher_begin at_once = {.after = -1, .optional = -1};
@@ -104,6 +110,7 @@ static bool takes(struct grammar *g, const char *text) {
     for (int i = 0; i < ids.n && all; i++) {
         int32_t id = ids.ids[i];
         assert_int_equal(matcher_mask(&m, &mask, &e), STATUS_OK);
+        assert_true(allows_any(mask)); /* every text that is begun can be ended */
         all = mask[id / 32] >> id % 32 & 1;
         if (all && i + 1 < ids.n) assert_int_equal(matcher_note(&m, id, &e), STATUS_OK);
     }
@@ -384,6 +391,48 @@ static void test_references(void **state) {
     }
 }
 
+/* A call of so many levels below its parameters, which are the first. */
+static void put_levels(struct buffer *text, const char *open, const char *close, int n) {
+    buffer_append_string(text, "{\"name\": \"f\", \"parameters\": {");
+    for (int i = 1; i < n; i++) buffer_append_string(text, open);
+    for (int i = 1; i < n; i++) buffer_append_string(text, close);
+    buffer_append_string(text, "}}");
+}
+
+/* Schemas that refer to themselves allow no call that is too deep to be read. */
+static void test_levels(void **state) {
+    static const char members[] =
+        "\"forced\": true, \"tools\": [{\"function\": {\"name\": \"f\", \"parameters\": {\"type\": "
+        "\"object\", \"properties\": {\"a\": {\"$ref\": \"#\"}, \"l\": {\"$ref\": "
+        "\"#/$defs/list\"}, "
+        "\"any\": {}}, \"additionalProperties\": false, \"$defs\": {\"list\": {\"type\": "
+        "\"array\", "
+        "\"items\": {\"anyOf\": [{\"$ref\": \"#/$defs/list\"}, {\"$ref\": \"#\"}]}}}}}}]";
+    static const struct {
+        const char *open, *close;
+        int levels; /* of one of them */
+    } nested[] = {{"\"a\": {", "}", 1}, {"\"l\": [[{", "}]]", 3}, {"\"a\": {\"any\": {", "}}", 2}};
+    (void)state;
+    struct grammar *g;
+    struct error e;
+    if (open_format(&g, CALLS_LLAMA, members, false, &e)) fail_msg("%s", e.text);
+    for (size_t i = 0; i < ARRAY_COUNT(nested); i++) {
+        int most = 1 + (JSON_SHALLOW - 1) / nested[i].levels;
+        struct buffer text = {0}, deeper = {0};
+        struct chat_reply reply = {.format = CALLS_LLAMA};
+        put_levels(&text, nested[i].open, nested[i].close, most);
+        put_levels(&deeper, nested[i].open, nested[i].close, most + 1);
+        check_guide(g, text.data, true);
+        check_guide(g, deeper.data, false);
+        chat_reply_read(&reply, text.data, text.size, true);
+        assert_int_equal(reply.n_calls, 1);
+        chat_reply_free(&reply);
+        buffer_free(&text);
+        buffer_free(&deeper);
+    }
+    grammar_release(g);
+}
+
 /* Everything that a schema says of values, in the notation with marks. */
 static void test_gemma_values(void **state) {
     static const char members[] =
@@ -512,20 +561,22 @@ static void test_depths(void **state) {
     static const struct {
         enum call_format format;
         const char *before, *behind;
+        int around; /* levels around the value: arguments that are one object are the first */
     } depths[] = {
-        {CALLS_HERMES, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", "}}</tool_call>"},
-        {CALLS_GEMMA, "<|tool_call>call:f{a:", "}<tool_call|>"},
-        {CALLS_PYTHON, "<|tool_call_start|>[f(a=", ")]<|tool_call_end|>"},
-        {CALLS_GLM, "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>",
-         "</arg_value>\n</tool_call>"},
-        {CALLS_HARMONY, "<|channel|>commentary to=functions.f<|message|>{\"a\":", "}"},
+        {CALLS_HERMES, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", "}}</tool_call>", 1},
+        {CALLS_GEMMA, "<|tool_call>call:f{a:", "}<tool_call|>", 1},
+        {CALLS_PYTHON, "<|tool_call_start|>[f(a=", ")]<|tool_call_end|>", 0},
+        {CALLS_GLM, "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>", "</arg_value>\n</tool_call>",
+         0},
+        {CALLS_HARMONY, "<|channel|>commentary to=functions.f<|message|>{\"a\":", "}", 1},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(depths); i++) {
         const char *before = depths[i].before, *behind = depths[i].behind;
         check_depth(depths[i].format, before, behind, 1, true);
-        check_depth(depths[i].format, before, behind, 32, true);
-        check_depth(depths[i].format, before, behind, 33, false);
+        int most = JSON_SHALLOW - depths[i].around;
+        check_depth(depths[i].format, before, behind, most, true);
+        check_depth(depths[i].format, before, behind, most + 1, false);
     }
 }
 
@@ -545,9 +596,10 @@ static int close_vocab(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_channels),     cmocka_unit_test(test_names),
-        cmocka_unit_test(test_lists),        cmocka_unit_test(test_list_refusals),
-        cmocka_unit_test(test_null),         cmocka_unit_test(test_references),
-        cmocka_unit_test(test_gemma_values), cmocka_unit_test(test_depths)};
+        cmocka_unit_test(test_channels), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_lists),    cmocka_unit_test(test_list_refusals),
+        cmocka_unit_test(test_null),     cmocka_unit_test(test_references),
+        cmocka_unit_test(test_levels),   cmocka_unit_test(test_gemma_values),
+        cmocka_unit_test(test_depths)};
     return cmocka_run_group_tests(tests, open_vocab, close_vocab);
 }
