@@ -148,8 +148,8 @@ struct dims {
     float query_growth; /* of rotated queries, from this position on (struct rope_args); 0: */
     int query_grows_after, query_grows_ahead; /* none */
     bool rope_bounded;   /* no text may be longer than max_positions: it would turn otherwise */
-    int rope_long_after; /* sessions that may have more tokens turn by ROPE_LONG, not ROPE_GLOBAL;
-                            0: none do */
+    int rope_long_after; /* sessions that may have more tokens, and whole texts that have more, turn
+                            by ROPE_LONG, not ROPE_GLOBAL; 0: none do */
     int buckets, max_distance; /* relative positions (docs/spec/t5-model.md 2.2); 0: none */
     enum edge reads;           /* of the layers that have cross attention */
 };

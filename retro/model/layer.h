@@ -62,8 +62,8 @@ struct pass {
     const struct attention_span *spans;
     int n_spans;
     const int32_t *positions; /* [rows, dims.rope_sections], for RoPE */
-    int most_tokens; /* that a session may have: chooses the rotary table of models that have two;
-                        0: few */
+    int most_tokens; /* that a session may have, or a text of the pass has: chooses the rotary table
+                        of models that have two; 0: few */
     struct pass_cache cache;
     struct pass_states states;
     int layer_index;

@@ -131,6 +131,23 @@ def test_a_vector_does_not_depend_on_the_batch(kind):
         assert (embed(GOLDEN / kind, texts=TEXTS[i:i + 1])[0] == together[i]).all()
 
 
+def test_longrope_goes_by_the_length_of_each_text(tmp_path):
+    """transformers takes the long factors for a text of more tokens than the original length. Models that have one list twice
+    tell which one was taken, whatever is embedded beside a text."""
+    short, long = [1.0, 1.1, 1.3, 2.0], [1.5, 2.5, 4.0, 9.0]
+    texts = ["a b", "many words " * 20, "c", "others " * 30, "d e f"]
+
+    def vectors(name, usual, far):
+        folder = copied("llama_weighted", tmp_path / name)
+        change(folder / "config.json", original_max_position_embeddings=12, rope_parameters={
+            "rope_type": "longrope", "rope_theta": 10000.0, "short_factor": usual, "long_factor": far})
+        return embed(folder, texts=texts)
+
+    both, shorts, longs = vectors("both", short, long), vectors("short", short, short), vectors("long", long, long)
+    assert (both[::2] == shorts[::2]).all() and (both[1::2] == longs[1::2]).all()
+    assert all((shorts[i] != longs[i]).any() for i in range(len(texts)))
+
+
 def test_dimensions_are_the_first_ones():
     want = expected("qwen2_last")["plain"][:, :8]
     check(embed(GOLDEN / "qwen2_last", "--set", "retrieval.embedder_dimensions=8"), want)

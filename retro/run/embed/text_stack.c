@@ -88,10 +88,19 @@ int text_stack_positions(const struct text_stack *stack) {
 void text_stack_begin(struct text_stack *stack) {
     stack->n_texts = 0;
     stack->n_rows = 0;
+    stack->longest = 0;
 }
 
+static bool is_far(const struct text_stack *stack, int rows) {
+    int after = stack->stack->dims.rope_long_after;
+    return after > 0 && rows > after;
+}
+
+/* A text is there whole, so that its own length chooses the table, as it does in transformers for a
+ * text alone: it cannot change while the text grows, as it could in a session. */
 bool text_stack_fits(const struct text_stack *stack, int rows) {
-    return stack->n_rows + rows <= stack->max_rows && stack->n_texts < stack->max_rows;
+    bool alike = stack->n_texts == 0 || is_far(stack, rows) == is_far(stack, stack->longest);
+    return alike && stack->n_rows + rows <= stack->max_rows && stack->n_texts < stack->max_rows;
 }
 
 int text_stack_place(const struct text_stack *stack, int32_t id, int *position) {
@@ -113,6 +122,7 @@ void text_stack_end_text(struct text_stack *stack) {
     int start = stack->starts[stack->n_texts], n = stack->n_rows - start;
     stack->spans[stack->n_texts] = (struct attention_span){start, n, start, n, 0};
     stack->state_spans[stack->n_texts] = (struct state_span){start, n, -1, -1, 0};
+    stack->longest = max_int(stack->longest, n);
     stack->n_texts++;
     stack->starts[stack->n_texts] = stack->n_rows;
 }
@@ -131,7 +141,8 @@ struct pooling_rows text_stack_forward(struct text_stack *stack) {
                         .spans = stack->spans,
                         .n_spans = stack->n_texts,
                         .states = {.spans = stack->state_spans, .n_spans = stack->n_texts},
-                        .positions = stack->positions};
+                        .positions = stack->positions,
+                        .most_tokens = stack->longest};
     struct pooling_rows rows = {.x = pass.scratch.x, .starts = stack->starts, .n = stack->n_texts};
     for (int i = 0; i < the_stack->dims.n_layers; i++) {
         pass.layer_index = i;

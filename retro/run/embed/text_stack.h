@@ -20,7 +20,7 @@ struct text_stack {
     struct pooling *pooling;
     int max_rows;
     /* The pass that is laid out. Rows [starts[i], starts[i + 1]) are text i's. */
-    int n_texts, n_rows;
+    int n_texts, n_rows, longest;      /* rows of the longest text */
     int32_t *ids, *positions, *starts; /* host: [max_rows], [max_rows], [max_rows + 1] */
     struct attention_span *spans;      /* [max_rows] */
     struct state_span *state_spans;    /* the same */
@@ -43,7 +43,8 @@ int text_stack_positions(const struct text_stack *stack);
 
 /* Empties the pass, where a call before ended with an error. */
 void text_stack_begin(struct text_stack *stack);
-/* Whether one more text of so many rows fits into the pass. */
+/* Whether one more text of so many rows fits into the pass: there is room, and the texts there turn
+ * by the same rotary table (dims.rope_long_after). */
 bool text_stack_fits(const struct text_stack *stack, int rows);
 /* The position of a text's next token, where *position is the next free one: the model may count
  * only tokens other than padding, and then padding's name in a text stands at the padding's place.
