@@ -37,6 +37,7 @@ void automaton_close(struct automaton *automaton) {
     automaton_table_free(&automaton->config_table);
     automaton_table_free(&automaton->seen_table);
     free(automaton->rule_states);
+    automaton_closure_clear(automaton);
     free(automaton->closure);
     free(automaton->gathered);
     *automaton = (struct automaton){0};
@@ -67,7 +68,7 @@ static int take_state(struct automaton *automaton) {
 
 static int state_of_rule(struct automaton *automaton, int rule) {
     if (automaton->rule_states[rule] >= 0) return automaton->rule_states[rule];
-    automaton->n_closure = 0;
+    automaton_closure_clear(automaton);
     automaton_close_over(automaton,
                          (struct automaton_place){automaton->program->rules[rule].start, 0});
     automaton->rule_states[rule] = take_state(automaton);
@@ -79,7 +80,7 @@ static int state_next(struct automaton *automaton, int state, int class) {
     int known = automaton->states[state].next[class];
     if (known >= 0) return known;
     const struct program *program = automaton->program;
-    automaton->n_closure = 0;
+    automaton_closure_clear(automaton);
     for (int i = 0; i < automaton->states[state].n; i++) {
         struct automaton_place place = automaton->places[automaton->states[state].first + i];
         const struct program_node *node = &program->nodes[place.node];
@@ -113,7 +114,7 @@ static void find_calls(struct automaton *automaton, int state) {
     if (n_called > 1) qsort(called, (size_t)n_called, sizeof *called, compare_calls);
     for (int i = 0; i < n_called;) {
         int rule = called[i].node;
-        automaton->n_closure = 0;
+        automaton_closure_clear(automaton);
         for (; i < n_called && called[i].node == rule; i++) {
             struct automaton_place place = automaton->places[called[i].value];
             automaton_close_over(
@@ -209,7 +210,7 @@ static int near_count(const struct program_counter *counter, int count, int reac
 static int near_state(struct automaton *automaton, int state) {
     const struct program *program = automaton->program;
     if (automaton->states[state].near >= 0) return automaton->states[state].near;
-    automaton->n_closure = 0;
+    automaton_closure_clear(automaton);
     for (int i = 0; i < automaton->states[state].n; i++) {
         struct automaton_place place = automaton->places[automaton->states[state].first + i];
         int counter = program->nodes[place.node].counter;

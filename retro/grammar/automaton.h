@@ -15,6 +15,8 @@ enum { CONFIG_DEAD = 0, FRAME_BOTTOM = 0 };
 /* Configurations of more stacks are refused: a grammar that needs them is too ambiguous. */
 enum { MEMO_MAX_STACKS = 1024 };
 
+struct lookup_table;
+
 /* A place: a node, and the register of its walk. */
 struct automaton_place {
     int node, value;
@@ -81,6 +83,8 @@ struct automaton {
     /* The working space of a step. */
     struct automaton_place *closure;
     int n_closure, closure_capacity;
+    struct lookup_table *closure_at; /* the first n_indexed of it; NULL: it is short */
+    int n_indexed;
     int *gathered; /* frames */
     int n_gathered, gathered_capacity;
 };
@@ -116,6 +120,7 @@ int automaton_intern_config(struct automaton *automaton);
 int automaton_intern_seen(struct automaton *automaton, const uint64_t *seen);
 void automaton_table_free(struct automaton_table *table);
 
-/* automaton_closure.c: adds a place and all that is reached from it without a symbol to
- * automaton->closure. */
+/* automaton_closure.c: empties automaton->closure. */
+void automaton_closure_clear(struct automaton *automaton);
+/* Adds a place and all that is reached from it without a symbol to automaton->closure. */
 void automaton_close_over(struct automaton *automaton, struct automaton_place place);

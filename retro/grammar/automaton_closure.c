@@ -1,18 +1,45 @@
 /* retro/grammar/automaton_closure.c: places that are reached from a place without reading: through
  * alternatives, around rules that may be empty, through counters, and into the members of objects.
  * See automaton.h. */
+#include "retro/grammar/automaton.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "retro/grammar/automaton.h"
+#include "config/base/lookup.h"
 
 /* A closure of more places is a grammar that counts too many things at once. */
-enum { MAX_PLACES = 20000 };
+enum { MAX_PLACES = 20000, FEW_PLACES = 32 };
 
-static bool closure_has(const struct automaton *automaton, struct automaton_place place) {
-    for (int i = 0; i < automaton->n_closure; i++)
-        if (automaton->closure[i].node == place.node && automaton->closure[i].value == place.value)
-            return true;
+void automaton_closure_clear(struct automaton *automaton) {
+    automaton->n_closure = 0;
+    if (automaton->closure_at) lookup_free(automaton->closure_at);
+    free(automaton->closure_at);
+    automaton->closure_at = NULL;
+    automaton->n_indexed = 0;
+}
+
+static bool is_place(struct automaton_place left, struct automaton_place right) {
+    return left.node == right.node && left.value == right.value;
+}
+
+static bool closure_has(struct automaton *automaton, struct automaton_place place) {
+    const struct automaton_place *closure = automaton->closure;
+    if (automaton->n_closure <= FEW_PLACES) {
+        for (int i = 0; i < automaton->n_closure; i++)
+            if (is_place(closure[i], place)) return true;
+        return false;
+    }
+    if (automaton->closure_at == NULL)
+        automaton->closure_at = xcalloc(1, sizeof(struct lookup_table));
+    for (; automaton->n_indexed < automaton->n_closure; automaton->n_indexed++) {
+        const struct automaton_place *next = &closure[automaton->n_indexed];
+        lookup_add(automaton->closure_at, lookup_hash(next, sizeof *next), automaton->n_indexed);
+    }
+    uint64_t hash = lookup_hash(&place, sizeof place);
+    size_t at = 0;
+    for (int i; (i = lookup_next(automaton->closure_at, hash, &at)) >= 0;)
+        if (is_place(closure[i], place)) return true;
     return false;
 }
 

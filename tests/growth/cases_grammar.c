@@ -23,9 +23,9 @@ static void compile(struct grammar_draft *d) {
     grammar_draft_free(d);
 }
 
-static void run_schema(struct text_span text) {
+static void run_schema_of(struct text_span text, bool shallow) {
     struct grammar_draft d = {0};
-    struct json_rules rules = {.draft = &d};
+    struct json_rules rules = {.draft = &d, .shallow = shallow};
     struct schema_options o = {.strict = false};
     struct json *json;
     struct error e;
@@ -38,6 +38,10 @@ static void run_schema(struct text_span text) {
     json_close(json);
     compile(&d);
 }
+
+static void run_schema(struct text_span text) { run_schema_of(text, false); }
+/* As in calls, with a rule for each level. */
+static void run_levels(struct text_span text) { run_schema_of(text, true); }
 
 static void run_gbnf(struct text_span text) {
     struct grammar_draft d = {0};
@@ -54,16 +58,34 @@ static int write_chars(void *context, const struct char_range *ranges, int n) {
     return expr_chars(context, ranges, n);
 }
 
-static void run_regex(struct text_span text) {
-    struct grammar_draft d = {0};
-    const struct regex_writer writer = {write_chars, &d, true};
+static void draft_regex(struct grammar_draft *d, struct text_span text) {
+    const struct regex_writer writer = {write_chars, d, true};
     struct error e;
     int expr = EXPR_NOTHING;
-    grammar_draft_open(&d);
-    int root = draft_rule_open(&d, "root");
-    regex_parse(&d, text, &writer, &expr, &e);
-    draft_rule_set(&d, root, expr);
+    grammar_draft_open(d);
+    int root = draft_rule_open(d, "root");
+    regex_parse(d, text, &writer, &expr, &e);
+    draft_rule_set(d, root, expr);
+}
+
+static void run_regex(struct text_span text) {
+    struct grammar_draft d = {0};
+    draft_regex(&d, text);
     compile(&d);
+}
+
+/* An answer is read by it. */
+static void run_answer(struct text_span text) {
+    static const char answer[] = "aaaaaaa";
+    struct grammar_draft d = {0};
+    struct grammar *g;
+    struct error e;
+    enum grammar_match match;
+    draft_regex(&d, text);
+    CHECK(grammar_open(&g, &d, &vocab, &e) == STATUS_OK);
+    CHECK(grammar_try(g, answer, sizeof answer - 1, &match, &e) == STATUS_OK);
+    grammar_release(g);
+    grammar_draft_free(&d);
 }
 
 /* "first" item, item, ... "last" */
@@ -184,6 +206,15 @@ static void make_options(int n, struct buffer *out) {
     put_times(out, n, "a?");
 }
 
+/* All alternatives are possible until they end. */
+static void make_alike(int n, struct buffer *out) {
+    open_vocabulary();
+    for (int i = 0; i < n; i++) buffer_printf(out, "%saaaaaaa%d", i ? "|" : "", i);
+}
+static void make_recursive(int n, struct buffer *out) {
+    put_list(out, n, "{\"properties\":{", "\"name%d\":{\"$ref\":\"#\"}", "}}");
+}
+
 /* Passages that an answer may quote, as long as a client or a document likes. */
 
 static void run_quotes(struct text_span text) {
@@ -226,6 +257,7 @@ static const struct growth_case cases[] = {
     {"schema/chain", 8, make_chain, run_schema},
     {"schema/prefixItems", 100, make_prefixes, run_schema},
     {"schema/pattern", 20, make_pattern, run_schema},
+    {"schema/recursive", 25, make_recursive, run_levels},
     {"gbnf/rules", 100, make_rules, run_gbnf},
     {"gbnf/rules-backward", 300, make_backward_rules, run_gbnf},
     {"gbnf/literal", 800, make_literal, run_gbnf},
@@ -234,6 +266,7 @@ static const struct growth_case cases[] = {
     {"regex/alternatives", 500, make_alternatives, run_regex},
     {"regex/repeats", 500, make_repeats, run_regex},
     {"regex/options", 2000, make_options, run_regex},
+    {"regex/alike", 1000, make_alike, run_answer},
     {"quotes/words", 2000, make_words, run_quotes},
     {"quotes/dashes", 20000, make_dashes, run_quotes},
     {"quotes/broken", 2000, make_broken, run_quotes},
