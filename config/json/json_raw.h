@@ -14,7 +14,8 @@ struct json_walk {
 
 /* From the front of a text. Of a value that has no members or items there are none. */
 struct json_walk json_walk_begin(struct text_span text);
-/* The next one; false: there is none. *name: the string with its quotation marks, empty in a list. */
+/* The next one; false: there is none. *name: the string with its quotation marks, empty in a list.
+ */
 bool json_walk_next(struct json_walk *walk, struct text_span *name, struct text_span *value);
 /* Whether a string with its quotation marks means this text. */
 bool json_token_is(struct text_span token, const char *text);

@@ -58,16 +58,32 @@ READ(harmony_words, CALLS_HARMONY, HARMONY_CALL "{\"", "words ")
 READ(blanks, CALLS_HERMES, "words", " \n")
 READ(thoughts, CALLS_HERMES, "<think>a", " \n")
 
+/* The places of citations between calls. */
+static void make_places(int n, struct buffer *out) {
+    put_times(out, n, "w [1] <tool_call>{\"name\": \"f\"}</tool_call>");
+}
+static void run_places(struct text_span text) {
+    struct chat_reply reply = {.format = CALLS_HERMES};
+    chat_reply_read(&reply, text.text, text.size, true);
+    for (int i = 0; i < reply.n_pieces; i++) chat_reply_place(&reply, reply.pieces[i].written + 1);
+    chat_reply_free(&reply);
+}
+
 #define BOTH(name) \
     {"reply/" #name, 1000, make_##name, run_##name}, { \
         "stream/" #name, 1000, make_##name, stream_##name \
     }
 static const struct growth_case cases[] = {
-    BOTH(hermes_marks),   BOTH(hermes_texts),  BOTH(mistral_marks),  BOTH(mistral_texts),
-    BOTH(function_marks), BOTH(glm_marks),     BOTH(deepseek_marks), BOTH(python_marks),
-    BOTH(gemma_marks),    BOTH(harmony_marks), BOTH(harmony_calls),  BOTH(hermes_ends),
-    BOTH(mistral_words),  BOTH(function_ends), BOTH(deepseek_ends),  BOTH(python_ends),
-    BOTH(python_list),    BOTH(gemma_ends),    BOTH(harmony_words),  BOTH(blanks),
-    BOTH(thoughts),
+    BOTH(hermes_marks),   BOTH(hermes_texts),
+    BOTH(mistral_marks),  BOTH(mistral_texts),
+    BOTH(function_marks), BOTH(glm_marks),
+    BOTH(deepseek_marks), BOTH(python_marks),
+    BOTH(gemma_marks),    BOTH(harmony_marks),
+    BOTH(harmony_calls),  BOTH(hermes_ends),
+    BOTH(mistral_words),  BOTH(function_ends),
+    BOTH(deepseek_ends),  BOTH(python_ends),
+    BOTH(python_list),    BOTH(gemma_ends),
+    BOTH(harmony_words),  BOTH(blanks),
+    BOTH(thoughts),       {"reply/places", 1000, make_places, run_places},
 };
 const struct growth_table reply_growth = GROWTH_TABLE(cases);
