@@ -114,14 +114,19 @@ bool marks_alike(struct mark_span left, struct mark_span right) {
     return marks_equal(without_reader(left), without_reader(right));
 }
 
+/* Eight bytes at a time: a file may be of line ends alone. */
 static uint32_t count_newlines(struct text_span text, size_t from, size_t end) {
+    const uint64_t low = 0x7f7f7f7f7f7f7f7f, newlines = 0x0a0a0a0a0a0a0a0a;
     uint32_t n = 0;
-    while (from < end) {
-        const char *newline = memchr(text.text + from, '\n', end - from);
-        if (newline == NULL) break;
-        n++;
-        from = (size_t)(newline - text.text) + 1;
+    for (; end - from >= sizeof low; from += sizeof low) {
+        uint64_t bytes;
+        memcpy(&bytes, text.text + from, sizeof bytes);
+        bytes ^= newlines;
+        /* The high bit of each byte that is not zero now. */
+        uint64_t others = ((bytes & low) + low) | bytes;
+        n += (uint32_t)__builtin_popcountll(~(others | low));
     }
+    for (; from < end; from++) n += text.text[from] == '\n';
     return n;
 }
 
@@ -136,7 +141,9 @@ static size_t skip_all(struct text_span text, size_t at, const char *these) {
     return at;
 }
 
-struct document_place place_find(struct mark_span marks, struct text_span text, uint64_t at) {
+/* The place of byte `at`, and its line where that is asked for. */
+static struct document_place find_place(struct mark_span marks, struct text_span text, uint64_t at,
+                                        bool wants_line) {
     struct document_place place = {0};
     struct heading_path path = {0};
     struct mark line = {0};
@@ -151,7 +158,7 @@ struct document_place place_find(struct mark_span marks, struct text_span text, 
         if (mark.kind == MARK_PAGE) place.page = mark.value;
         if (mark.kind == MARK_LINE || mark.kind == MARK_NO_LINE) line = mark;
     }
-    if (line.value > 0) place.line = line.value + count_newlines(text, line.at, here);
+    if (line.value > 0 && wants_line) place.line = line.value + count_newlines(text, line.at, here);
     for (int level = 1; level <= MARK_LEVELS; level++)
         if (path.of_level[level].size > 0) {
             place.headings[place.n_headings] = path.of_level[level];
@@ -160,9 +167,13 @@ struct document_place place_find(struct mark_span marks, struct text_span text, 
     return place;
 }
 
+struct document_place place_find(struct mark_span marks, struct text_span text, uint64_t at) {
+    return find_place(marks, text, at, true);
+}
+
 struct document_place place_find_passage(struct mark_span marks, struct text_span text,
                                          uint64_t start, uint64_t end) {
-    struct document_place place = place_find(marks, text, start + (end - start) / 3 * 2);
+    struct document_place place = find_place(marks, text, start + (end - start) / 3 * 2, false);
     struct document_place beginning = place_find(marks, text, start);
     place.page = beginning.page;
     place.line = beginning.line;

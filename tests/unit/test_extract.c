@@ -381,6 +381,33 @@ static void expect_place(const struct document_text *d, const char *word, const 
     buffer_free(&found);
 }
 
+/* Lines are counted from their mark, wherever a place is among the bytes that are counted at once;
+ * bytes near a line end's in value are none. */
+static void test_lines_of_places(void **state) {
+    (void)state;
+    struct buffer marks = {0}, text = {0};
+    uint32_t line = 3;
+    for (int i = 0; i < 200; i++)
+        buffer_append_string(&text, i % 7 == 0 ? "\n" : i % 3 ? "x" : "\x8a\x0b\t");
+    for (size_t start = 0; start < 16; start++) {
+        buffer_clear(&marks);
+        marks_add(&marks, MARK_LINE, 0, start, line);
+        uint32_t expected = line;
+        for (size_t at = start; at < text.size; at++) {
+            struct document_place place =
+                place_find(marks_of(&marks), (struct text_span){text.data, text.size}, at);
+            size_t here = at;
+            uint32_t behind = expected;
+            for (; here < text.size && strchr(" \t\r\n\f\v", text.data[here]); here++)
+                behind += text.data[here] == '\n';
+            assert_int_equal(place.line, behind);
+            expected += text.data[at] == '\n';
+        }
+    }
+    buffer_free(&marks);
+    buffer_free(&text);
+}
+
 /* A passage that begins with the end of one section and is of the next. */
 static void test_places_of_passages(void **state) {
     (void)state;
@@ -737,6 +764,7 @@ int main(void) {
                                        cmocka_unit_test(test_man_includes),
                                        cmocka_unit_test(test_western),
                                        cmocka_unit_test(test_keeper),
+                                       cmocka_unit_test(test_lines_of_places),
                                        cmocka_unit_test(test_places_of_passages),
                                        cmocka_unit_test(test_places_markdown),
                                        cmocka_unit_test(test_places),

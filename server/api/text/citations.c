@@ -1,6 +1,8 @@
 /* server/api/text/citations.c: see citations.h. */
 #include "server/api/text/citations.h"
 
+#include <stdlib.h>
+
 #include "server/api/text/cited_numbers.h"
 #include "server/api/text/neighbor_json.h"
 
@@ -21,25 +23,50 @@ struct cited_place {
     int64_t start, end;
 };
 
-/* The search whose passages stood in the prompt when byte `at` of the answer was written. */
-static int search_at(const struct told_answer *told_answer, size_t at) {
+/* The search whose passages stood in the prompt when byte `at` of the answer was written. Bytes are
+ * asked for in rising order: *token is 0 at first, and then the last one's. */
+static int search_at(const struct told_answer *told_answer, size_t at, int *token) {
     const struct sequence_answer *answer = &told_answer->sequence->answer;
     int every = told_answer->sequence->asked.choice.every,
         latest = min_int(told_answer->progress->n_found, answer->n_searches) - 1;
     size_t written = at + (told_answer->said ? told_answer->said->content_start
                                              : 0); /* thoughts come before the text */
-    int token = 0;
     if (every == 0) return 0;
-    while (token < told_answer->progress->n_ids && answer->text_ends[token] <= written) token++;
-    return min_int(token / every, latest);
+    while (*token < told_answer->progress->n_ids && answer->text_ends[*token] <= written)
+        (*token)++;
+    return min_int(*token / every, latest);
+}
+
+/* The places of the passages that were cited so far: an answer may cite one again and again, and a
+ * place in a large document takes its time. */
+struct cited_passage {
+    const struct hit *passage;
+    struct document_place place;
+};
+
+struct cited_passages {
+    struct cited_passage *list; /* [n] */
+    int n, capacity;
+};
+
+static const struct document_place *know_place(struct cited_passages *known,
+                                               const struct hit *passage) {
+    for (int i = 0; i < known->n; i++)
+        if (known->list[i].passage == passage) return &known->list[i].place;
+    known->list = xgrow(known->list, known->n, &known->capacity, sizeof *known->list);
+    known->list[known->n] = (struct cited_passage){passage, neighbor_find_place(passage)};
+    known->n++;
+    return &known->list[known->n - 1].place;
 }
 
 static void write_citation(struct json_writer *w, const struct told_answer *answer,
-                           const struct hit *passage, struct cited_place place) {
+                           const struct hit *passage, struct cited_place place,
+                           struct cited_passages *known) {
     put_object(w);
     put_key_int(w, "index", answer->index);
     put_key_int(w, "number", passage->number);
-    neighbor_write_place(w, passage, principal_filter(&answer->sequence->asked.principal));
+    neighbor_write_place(w, passage, know_place(known, passage),
+                         principal_filter(&answer->sequence->asked.principal));
     if (answer->asked->boxes) hit_put_boxes(w, passage);
     put_key_int(w, "answer_start", place.start);
     put_key_int(w, "answer_end", place.end);
@@ -49,18 +76,21 @@ static void write_citation(struct json_writer *w, const struct told_answer *answ
 static void write_numbers(struct json_writer *w, const struct told_answer *answer) {
     struct text_span text = answer->text;
     int64_t characters = answer->before;
+    struct cited_passages known = {0};
+    int token = 0;
     if (!names_passages(answer->sequence, answer->progress)) return;
     for (size_t at = 0; at < text.size; at++) {
         size_t end = text.text[at] == '[' ? cited_end(text, at) : 0;
         struct cited_place place = {characters, characters + (int64_t)(end - at)};
-        int search = end > 0 ? search_at(answer, at) : 0;
+        int search = end > 0 ? search_at(answer, at, &token) : 0;
         size_t next = at;
         for (int number; end > 0 && (number = cited_next(text, &next, end)) > 0;) {
             const struct hit *passage = sequence_passage(answer->sequence, search, number);
-            if (passage) write_citation(w, answer, passage, place);
+            if (passage) write_citation(w, answer, passage, place, &known);
         }
         characters += (text.text[at] & 0xC0) != 0x80;
     }
+    free(known.list);
 }
 
 /* Quotes. */
@@ -134,8 +164,9 @@ static void write_quote(struct json_writer *w, const struct told_answer *answer,
     put_key_int(w, "chunk", entry < n_searches ? entry : entry - n_searches);
     put_key_int(w, "position", sequence_found_row(answer->sequence, entry));
     put_key_int(w, "number", hit.number > 0 ? hit.number : quote->hit + 1);
+    struct document_place place = neighbor_find_place(&hit);
     if (hit.path)
-        neighbor_write_place(w, &hit, principal_filter(&answer->sequence->asked.principal));
+        neighbor_write_place(w, &hit, &place, principal_filter(&answer->sequence->asked.principal));
     else
         write_given_place(w, &hit);
     if (answer->asked->boxes) hit_put_boxes(w, &hit);

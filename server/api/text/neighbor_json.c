@@ -25,26 +25,35 @@ void neighbor_write_shown(struct json_writer *w, struct text_span text) {
     put_string_n(w, shown, n + sizeof ellipsis - 1);
 }
 
-void neighbor_write_marks(struct json_writer *w, const struct hit *hit) {
-    struct document_place place = {0};
-    if (hit->source.text) place = place_find_passage(hit->marks, hit->source, hit->start, hit->end);
-    if (place.page > 0)
-        put_key_int(w, "page", place.page);
+struct document_place neighbor_find_place(const struct hit *hit) {
+    if (hit->source.text == NULL) return (struct document_place){0};
+    return place_find_passage(hit->marks, hit->source, hit->start, hit->end);
+}
+
+static void write_marks(struct json_writer *w, const struct hit *hit,
+                        const struct document_place *place) {
+    if (place->page > 0)
+        put_key_int(w, "page", place->page);
     else
         put_key_null(w, "page");
-    if (place.line > 0)
-        put_key_int(w, "line", place.line);
+    if (place->line > 0)
+        put_key_int(w, "line", place->line);
     else
         put_key_null(w, "line");
     put_key_array(w, "heading");
-    for (int i = 0; i < place.n_headings; i++) neighbor_write_shown(w, place.headings[i]);
+    for (int i = 0; i < place->n_headings; i++) neighbor_write_shown(w, place->headings[i]);
     put_array_end(w);
     if (hit->confidence > 0) put_key_int(w, "confidence", hit->confidence);
 }
 
+void neighbor_write_marks(struct json_writer *w, const struct hit *hit) {
+    struct document_place place = neighbor_find_place(hit);
+    write_marks(w, hit, &place);
+}
+
 /* A text that came with the request has no path. */
 void neighbor_write_place(struct json_writer *w, const struct hit *hit,
-                          const struct filter *viewer) {
+                          const struct document_place *place, const struct filter *viewer) {
     static const char *const keys[] = {"id",  "document", "title", "start",
                                        "end", "page",     "line",  "heading"};
     for (size_t i = 0; hit->path == NULL && i < ARRAY_COUNT(keys); i++) put_key_null(w, keys[i]);
@@ -55,7 +64,7 @@ void neighbor_write_place(struct json_writer *w, const struct hit *hit,
     neighbor_write_shown(w, (struct text_span){hit->title, strlen(hit->title)});
     put_key_int(w, "start", (int64_t)hit->start);
     put_key_int(w, "end", (int64_t)hit->end);
-    neighbor_write_marks(w, hit);
+    write_marks(w, hit, place);
 }
 
 /* As a part of a URL: RFC 3986, 2.3. */
@@ -82,7 +91,8 @@ static void write_picture(struct json_writer *w, const struct hit *hit,
 }
 
 void neighbor_write(struct json_writer *w, const struct hit *hit, const struct filter *viewer) {
-    neighbor_write_place(w, hit, viewer);
+    struct document_place place = neighbor_find_place(hit);
+    neighbor_write_place(w, hit, &place, viewer);
     if (hit->path)
         put_key_float(w, "similarity", fminf(1, hit->similarity));
     else

@@ -6,11 +6,13 @@
 #include "retrieval/retriever.h"
 #include "server/api/text/told_answer.h"
 
+/* Page, line and headings of a chunk: it takes time that grows with its document. */
+struct document_place neighbor_find_place(const struct hit *hit);
 /* Where a chunk was found, into an open object: id (of the document), document (its path), title,
  * start, end, and page, line and heading path where they are known; null for a text of the
  * request's own. */
 void neighbor_write_place(struct json_writer *w, const struct hit *hit,
-                          const struct filter *viewer);
+                          const struct document_place *place, const struct filter *viewer);
 /* Of these, what tells of places within the document: page, line and heading. */
 void neighbor_write_marks(struct json_writer *w, const struct hit *hit);
 /* The beginning of a long text, of whole characters, with an ellipsis that says so. */

@@ -42,11 +42,13 @@ static struct token_places places_begin(const struct told_answer *answer) {
     return (struct token_places){.answer = answer, .characters = answer->before};
 }
 
-/* Characters shown before the byte of all that was written; bytes come in rising order. */
+/* Characters shown before the byte of all that was written; bytes come in rising order, but for a
+ * few times at which they begin anew. */
 static int64_t places_at(struct token_places *places, size_t written) {
     const struct told_answer *answer = places->answer;
     size_t at = answer->said ? chat_reply_place(answer->said, written) : written;
     if (at > answer->text.size) at = answer->text.size; /* cut by a stop string */
+    if (at < places->counted) *places = places_begin(answer);
     for (; places->counted < at; places->counted++)
         places->characters += (answer->text.text[places->counted] & 0xC0) != 0x80;
     return places->characters;
@@ -88,14 +90,13 @@ static void write_shares_mean(struct json_writer *w, const struct told_entry *en
     put_array_end(w);
 }
 
-static void write_told_tokens(struct json_writer *w, const struct told_answer *answer,
+static void write_told_tokens(struct json_writer *w, struct token_places *places,
                               const struct told_entry *entry) {
-    struct token_places places = places_begin(answer);
     const float *shares = entry->shares + (entry->rows - entry->n_tokens) * entry->columns;
     put_key_array(w, "tokens");
     for (int i = 0; i < entry->n_tokens; i++) {
         put_object(w);
-        token_write(w, &places, entry->first_token + i);
+        token_write(w, places, entry->first_token + i);
         put_key_array(w, "shares");
         for (int j = 0; j < entry->n; j++) put_float(w, shares[i * entry->columns + j]);
         put_array_end(w);
@@ -104,14 +105,15 @@ static void write_told_tokens(struct json_writer *w, const struct told_answer *a
     put_array_end(w);
 }
 
-static void write_told_entry(struct json_writer *w, const struct told_answer *answer,
+static void write_told_entry(struct json_writer *w, struct token_places *places,
                              const struct told_entry *entry) {
+    const struct told_answer *answer = places->answer;
     if (entry->n == 0 || entry->rows <= 0) return;
     put_object(w);
     put_key_int(w, "index", answer->index);
     put_key_int(w, "chunk", entry->chunk);
     write_shares_mean(w, entry);
-    if (answer->asked->attention == ATTENTION_OF_TOKENS) write_told_tokens(w, answer, entry);
+    if (answer->asked->attention == ATTENTION_OF_TOKENS) write_told_tokens(w, places, entry);
     put_object_end(w);
 }
 
@@ -150,12 +152,13 @@ static struct told_entry chunk_entry(const struct told_answer *told_answer, int 
 void attention_write(struct json_writer *w, const struct told_answer *answer) {
     const struct sequence *sequence = answer->sequence;
     int shown = tokens_shown(sequence, answer->progress, 0);
+    struct token_places places = places_begin(answer);
     for (int j = 0; j < answer->progress->n_found; j++) {
         bool in_prompt = j < sequence->answer.n_searches;
         struct told_entry entry =
             in_prompt ? passages_entry(answer, shown)
                       : chunk_entry(answer, j, answer->progress->n_read + shown - 2);
-        write_told_entry(w, answer, &entry);
+        write_told_entry(w, &places, &entry);
     }
 }
 
