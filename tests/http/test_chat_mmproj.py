@@ -81,6 +81,20 @@ def test_a_pair_is_checked(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_the_start_says_which_precision_is_read(tmp_path):
+    """Of one size it is F16, beside BF16 too; here both files are the same, and the first one by name is taken."""
+    model = beside(tmp_path, PAIRS / "gemma3_served/model.gguf")
+    for name in ("mmproj-BF16.gguf", "mmproj-F16.gguf"):
+        shutil.copy(PAIRS / "gemma3_served/mmproj-tiny.gguf", model.parent / name)
+    running = start(tmp_path / "a", model)
+    try:
+        assert "mmproj-BF16.gguf, which loses least of 2 precisions" in running.log.read_text()
+        with_picture = messages_of(GOLDEN / "gemma3_served", [["plain.png", "What?"]])
+        assert running.post({"messages": with_picture, "max_tokens": 2}, "/v1/chat/completions").status == 200
+    finally:
+        assert running.stop() == 0
+
+
 @pytest.mark.parametrize("model, towers, words", [
     (PAIRS / "gemma3_served/model.gguf", ["gemma3_served", "gemma3_served"],
      "2 files could be the vision tower of model.gguf: mmproj-0.gguf, mmproj-1.gguf"),
