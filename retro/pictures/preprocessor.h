@@ -5,7 +5,7 @@
  * A processor follows one of transformers' two back ends to the last bit: torchvision's where its
  * name ends with "Fast", Pillow's where it ends with "Pil". Of names without an ending, those of
  * CLIP, ViT, LLaVA and LLaVA-NeXT follow Pillow's, with which their models were trained; those of
- * SigLIP, GOT-OCR2, Gemma 3 and Qwen2-VL follow torchvision's.
+ * SigLIP, GOT-OCR2, Gemma 3, Qwen2-VL and Pixtral follow torchvision's.
  */
 #pragma once
 
@@ -22,11 +22,12 @@ enum preprocessor_kind {
     PREPROCESSOR_PLAIN,      /* one picture */
     PREPROCESSOR_LLAVA,      /* one picture, made square first where `pad` says so */
     PREPROCESSOR_LLAVA_NEXT, /* the whole picture, then its tiles ("anyres") */
-    PREPROCESSOR_TILES, /* where `tile` says so, tiles that the picture is stretched to, then the
-                         * whole picture where they are several: GOT-OCR2's, InternVL's and
-                         * Megatron's way */
-    PREPROCESSOR_QWEN   /* one picture of any size within limits, its sides multiples of merged
-                           patches */
+    PREPROCESSOR_TILES,  /* where `tile` says so, tiles that the picture is stretched to, then the
+                          * whole picture where they are several: GOT-OCR2's, InternVL's and
+                          * Megatron's way */
+    PREPROCESSOR_QWEN,   /* one picture of any size within limits, its sides multiples of merged
+                            patches */
+    PREPROCESSOR_PIXTRAL /* one picture of any size that fits `size`, its sides likewise */
 };
 
 struct preprocessor {
@@ -41,15 +42,24 @@ struct preprocessor {
     struct picture_size
         grids[PREPROCESSOR_MOST_GRIDS]; /* PREPROCESSOR_LLAVA_NEXT: sizes that tiles may fill */
     int grid_count;
-    int least_tiles, most_tiles;       /* PREPROCESSOR_TILES */
-    int64_t least_pixels, most_pixels; /* PREPROCESSOR_QWEN */
+    int least_tiles, most_tiles; /* PREPROCESSOR_TILES */
+    int64_t least_pixels;        /* PREPROCESSOR_QWEN */
+    int64_t most_pixels; /* likewise, and PREPROCESSOR_PIXTRAL, where 0 is no further limit */
     int patch, merge,
-        frames; /* PREPROCESSOR_QWEN: pixels of a patch's side, patches of a merged one's, and
-                 * frames that a picture is repeated for, which is left to the tower */
+        frames; /* of pictures of any size: pixels of a patch's side, patches of a merged one's,
+                 * and frames that a picture is repeated for, which is left to the tower */
 };
 
+/* Whether sides of a picture become multiples of merged patches. */
+static inline bool preprocessor_fits_patches(const struct preprocessor *preprocessor) {
+    return preprocessor->kind == PREPROCESSOR_QWEN || preprocessor->kind == PREPROCESSOR_PIXTRAL;
+}
+/* Pixels that such a picture has at most. */
+int64_t preprocessor_most_pixels(const struct preprocessor *preprocessor);
+
 /* Reads preprocessor_config.json of a model's folder or, where there is none,
- * processor_config.json; or one of these files itself; or what the file of a GGUF model's tower
+ * processor_config.json, which also tells the merged patches of Pixtral's pictures; or one of these
+ * files itself; or what the file of a GGUF model's tower
  * says in their place. STATUS_NOT_FOUND where neither is there;
  * STATUS_UNSUPPORTED for a processor that is not built in, STATUS_INVALID for keys that are wrong
  * or unknown, by their names. */

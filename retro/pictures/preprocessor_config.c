@@ -3,12 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "config/json/json_table.h"
 #include "retro/pictures/preprocessor.h"
-#include "retro/weights/gguf_tower.h"
 
 /* Sizes are {"height": 336, "width": 336}, {"shortest_edge": 336}, or a number. */
 struct size_keys {
@@ -111,6 +108,43 @@ static enum status parse_pixels(struct json_reader *reader, const struct json *v
     return json_table_read(reader, &edges, value, &keys->values);
 }
 
+/* Pixtral's picture fits this: a number as both sides, or as the longer one. */
+static enum status parse_largest(struct json_reader *reader, const struct json *value,
+                                 void *object) {
+    static const struct json_field edge_fields[] = {SIDE("longest_edge", shortest_edge),
+                                                    SIDE("height", height), SIDE("width", width)};
+    static const struct json_table edges = JSON_TABLE(edge_fields);
+    struct preprocessor_keys *keys = object;
+    struct size_keys size = {0};
+    enum status status = json_is_numeric(value) ? parse_either(reader, value, &size)
+                                                : json_table_read(reader, &edges, value, &size);
+    if (status) return status;
+    if (size.shortest_edge == 0 && (size.height == 0 || size.width == 0))
+        return json_fail(reader, JSON_FAULT_VALUE,
+                         "\"%s\" must have longest_edge, or height and width", reader->place->name);
+    keys->values.size = size.shortest_edge > 0
+                            ? (struct picture_size){size.shortest_edge, size.shortest_edge}
+                            : (struct picture_size){size.height, size.width};
+    return STATUS_OK;
+}
+
+/* A number, or two equal ones. */
+static enum status parse_patch(struct json_reader *reader, const struct json *value, void *object) {
+    static const struct json_field number = {"", JSON_INT, .min = 1, .max = 256};
+    struct preprocessor_keys *keys = object;
+    struct size_keys size;
+    if (json_is_numeric(value)) return json_field_read(reader, &number, value, &keys->values.patch);
+    enum status status = parse_either(reader, value, &size);
+    if (status) return status;
+    if (size.height != size.width || size.shortest_edge > 0 || size.height > 256)
+        return json_fail(reader, JSON_FAULT_VALUE,
+                         "\"%s\" must be a number, or a height and a width that are equal, of at "
+                         "most 256",
+                         reader->place->name);
+    keys->values.patch = size.height;
+    return STATUS_OK;
+}
+
 #define AT(member) JSON_AT(struct preprocessor_keys, member)
 static const struct json_field mean_item = {"", JSON_DOUBLE, .min = -1e6, .max = 1e6};
 static const struct json_field deviation_item = {"", JSON_DOUBLE, .min = 1e-6, .max = 1e6};
@@ -210,12 +244,23 @@ static const struct json_field qwen_fields[] = {
     {"merge_size", JSON_INT, AT(values.merge), .min = 1, .max = 16},
     {"temporal_patch_size", JSON_INT, AT(values.frames), .min = 1, .max = 16},
 };
+/* Pictures of one request are padded to one size, which their sizes undo. */
+static const struct json_field pixtral_fields[] = {
+    STEPS,
+    NO_CROP,
+    {.name = "do_pad", .type = JSON_IGNORED},
+    {.name = "default_to_square", .type = JSON_IGNORED},
+    {.name = "size", .type = JSON_PARSED, .parse = parse_largest},
+    {.name = "patch_size", .type = JSON_PARSED, .parse = parse_patch},
+    {"spatial_merge_size", JSON_INT, AT(values.merge), .min = 1, .max = 16},
+};
 static const struct json_table plain_table = JSON_TABLE(plain_fields),
                                llava_table = JSON_TABLE(llava_fields),
                                next_table = JSON_TABLE(next_fields),
                                tiles_table = JSON_TABLE(tiles_fields),
                                gemma3_table = JSON_TABLE(gemma3_fields),
-                               qwen_table = JSON_TABLE(qwen_fields);
+                               qwen_table = JSON_TABLE(qwen_fields),
+                               pixtral_table = JSON_TABLE(pixtral_fields);
 
 #define CLIP_STEPS \
     .resize = true, .rescale = true, .normalize = true, .factor = 1 / 255.0, \
@@ -270,6 +315,15 @@ static const struct processor_row {
       .patch = 14,
       .merge = 2,
       .frames = 2,
+      CLIP_STEPS}},
+    {"Pixtral",
+     &pixtral_table,
+     {.kind = PREPROCESSOR_PIXTRAL,
+      .way = {RESIZE_BICUBIC, RESIZE_AS_TORCHVISION},
+      .size = {1024, 1024},
+      .patch = 16,
+      .merge = 1,
+      .frames = 1,
       CLIP_STEPS}},
 };
 
@@ -360,7 +414,8 @@ enum status preprocessor_read(struct preprocessor *out, const struct json *root,
         return error_set(e, STATUS_UNSUPPORTED,
                          "%s: \"image_processor_type\" is \"%.80s\", built in are those of CLIP, "
                          "Siglip, ViT, Llava, "
-                         "LlavaNext, GotOcr2, Gemma3 and Qwen2VL, as CLIPImageProcessor",
+                         "LlavaNext, GotOcr2, Gemma3, Qwen2VL and Pixtral, as "
+                         "CLIPImageProcessor",
                          name, class);
 
     keys.filter = (int)keys.values.way.filter;
@@ -370,61 +425,4 @@ enum status preprocessor_read(struct preprocessor *out, const struct json *root,
     if (status == STATUS_OK) *out = keys.values;
     json_table_free(row->table, &keys);
     return status;
-}
-
-/* The processor is the document itself, or a part of processor_config.json. */
-static enum status preprocessor_read_file(struct preprocessor *out, const char *path,
-                                          struct error *e) {
-    struct json *root = NULL;
-    enum status status = json_parse_file(&root, path, e);
-    if (status) return status;
-    const struct json *part = json_member(root, "image_processor");
-    status = preprocessor_read(out, part ? part : root, path, e);
-    json_close(root);
-    return status;
-}
-
-/* The file of a GGUF model's tower says how pictures are prepared. */
-static enum status preprocessor_open_gguf(struct preprocessor *out, const char *file,
-                                          struct error *e) {
-    struct buffer text = {0};
-    struct json *root = NULL;
-    struct gguf *gguf;
-    if (gguf_open_model(&gguf, file, e)) return e->status;
-    enum status status =
-        gguf_joined(gguf)
-            ? gguf_write_processor(gguf, &text, e)
-            : error_set(e, STATUS_NOT_FOUND,
-                        "%s: no file of a vision tower, *mmproj*.gguf, is beside it", file);
-    if (status == STATUS_OK)
-        status = json_parse(&root, (struct text_span){text.data, text.size}, file, e);
-    if (status == STATUS_OK) status = preprocessor_read(out, root, gguf_name(gguf_joined(gguf)), e);
-    json_close(root);
-    buffer_free(&text);
-    gguf_close(gguf);
-    return status;
-}
-
-enum status preprocessor_open(struct preprocessor *out, const char *path, struct error *e) {
-    static const char *const names[] = {"preprocessor_config.json", "processor_config.json"};
-    struct stat about;
-    struct buffer gguf = {0};
-    if (gguf_find_file(path, &gguf)) {
-        enum status status = preprocessor_open_gguf(out, gguf.data, e);
-        buffer_free(&gguf);
-        return status;
-    }
-    if (stat(path, &about) == 0 && S_ISREG(about.st_mode))
-        return preprocessor_read_file(out, path, e);
-
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        struct buffer file = {0};
-        buffer_printf(&file, "%s/%s", path, names[i]);
-        bool there = access(file.data, F_OK) == 0;
-        enum status status = there ? preprocessor_read_file(out, file.data, e) : STATUS_OK;
-        buffer_free(&file);
-        if (there) return status;
-    }
-    return error_set(e, STATUS_NOT_FOUND,
-                     "%s: preprocessor_config.json is missing: it says how pictures are cut", path);
 }

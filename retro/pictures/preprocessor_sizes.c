@@ -48,9 +48,50 @@ static enum status qwen_size(struct picture_size *out, const struct preprocessor
     return STATUS_OK;
 }
 
+static int merged_length(int length, int factor) { return (length - 1) / factor * factor + factor; }
+
+int64_t preprocessor_most_pixels(const struct preprocessor *preprocessor) {
+    int factor = preprocessor->patch * preprocessor->merge;
+    bool limited = preprocessor->kind == PREPROCESSOR_QWEN || preprocessor->most_pixels > 0;
+    if (limited) return preprocessor->most_pixels;
+    return area_of((struct picture_size){merged_length(preprocessor->size.height, factor),
+                                         merged_length(preprocessor->size.width, factor)});
+}
+
+/* get_resize_output_image_size of Pixtral: a picture that is too large becomes as large as fits,
+ * and the sides are filled up to multiples of a merged patch. Where that has too many pixels, the
+ * sides become smaller multiples. */
+static enum status pixtral_size(struct picture_size *out, const struct preprocessor *preprocessor,
+                                struct picture_size given, struct error *e) {
+    int factor = preprocessor->patch * preprocessor->merge;
+    double ratio = fmax((double)given.height / preprocessor->size.height,
+                        (double)given.width / preprocessor->size.width);
+    struct picture_size fit = given;
+    if (ratio > 1) {
+        fit.height = (int)floor(given.height / ratio);
+        fit.width = (int)floor(given.width / ratio);
+    }
+    if (fit.height < 1 || fit.width < 1)
+        return error_set(e, STATUS_INVALID,
+                         "the picture is %d x %d pixels: made to fit %d x %d, it has no pixel left",
+                         given.width, given.height, preprocessor->size.width,
+                         preprocessor->size.height);
+
+    *out =
+        (struct picture_size){merged_length(fit.height, factor), merged_length(fit.width, factor)};
+    if (preprocessor->most_pixels == 0 || area_of(*out) <= preprocessor->most_pixels)
+        return STATUS_OK;
+    double shrink = fmax(1, sqrt((double)area_of(fit) / (double)preprocessor->most_pixels));
+    out->height = max_int(factor, factors_length(floor(fit.height / shrink / factor), factor));
+    out->width = max_int(factor, factors_length(floor(fit.width / shrink / factor), factor));
+    return STATUS_OK;
+}
+
 enum status resized_size(struct picture_size *out, const struct preprocessor *preprocessor,
                          struct picture_size given, struct error *e) {
     if (preprocessor->kind == PREPROCESSOR_QWEN) return qwen_size(out, preprocessor, given, e);
+    if (preprocessor->kind == PREPROCESSOR_PIXTRAL)
+        return pixtral_size(out, preprocessor, given, e);
     *out = preprocessor->shortest_edge > 0 ? shortest_edge_size(preprocessor->shortest_edge, given)
                                            : preprocessor->size;
     return STATUS_OK;

@@ -17,6 +17,7 @@ static bool is_small(const struct preprocessor *p) {
     bool small = p->shortest_edge <= SIDE && size_is_small(p->size) && size_is_small(p->cut);
     if (p->kind == PREPROCESSOR_QWEN)
         small = p->least_pixels <= SIDE * SIDE && p->patch * p->merge <= SIDE;
+    if (p->kind == PREPROCESSOR_PIXTRAL) small = small && p->patch * p->merge <= SIDE;
     if (p->kind == PREPROCESSOR_LLAVA_NEXT) small = small && p->cut.height >= SIDE / 8;
     for (int i = 0; p->kind == PREPROCESSOR_LLAVA_NEXT && i < p->grid_count; i++)
         small = small && size_is_small(p->grids[i]);

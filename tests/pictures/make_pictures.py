@@ -209,6 +209,10 @@ PROCESSORS = {
                 {"patch_size": 4, "size": {"shortest_edge": 2000, "longest_edge": 3000}},
                 {"patch_size": 4, "size": {"shortest_edge": 64, "longest_edge": 450}},
                 {"patch_size": 2, "size": {"shortest_edge": 30000, "longest_edge": 40000}}],
+    "Pixtral": [{}, {"patch_size": 28, "size": {"longest_edge": 1540}}, {"patch_size": 8, "size": {"longest_edge": 100}},
+                {"patch_size": {"height": 6, "width": 6}, "size": {"longest_edge": 47}},
+                {"patch_size": 4, "size": {"height": 20, "width": 90}, "resample": 2},
+                {"patch_size": 7, "size": {"longest_edge": 33}, "do_normalize": False}],
 }
 
 
@@ -225,7 +229,7 @@ def planes(processor, found):
 
 def write_prepared():
     folders = {"CLIP": "clip", "Siglip": "siglip", "ViT": "vit", "Llava": "llava", "LlavaNext": "llava_next",
-               "GotOcr2": "got_ocr2", "Qwen2VL": "qwen2_vl"}
+               "GotOcr2": "got_ocr2", "Qwen2VL": "qwen2_vl", "Pixtral": "pixtral"}
     lines = []
     for kind, list_of_keys in PROCESSORS.items():
         for back_end, module in (("Pil", "image_processing_pil_"), ("Fast", "image_processing_")):

@@ -130,7 +130,7 @@ static void check_prepared(const char *line) {
 
 static void test_prepared(void **state) {
     (void)state;
-    assert_int_equal(each_line("prepared.txt", check_prepared), 84);
+    assert_int_equal(each_line("prepared.txt", check_prepared), 108);
 }
 
 static void refuse_processor(const char *text, enum status status, const char *words) {
@@ -147,6 +147,7 @@ static void refuse_processor(const char *text, enum status status, const char *w
 #define TILES "{\"image_processor_type\": \"GotOcr2ImageProcessor\", "
 #define QWEN "{\"image_processor_type\": \"Qwen2VLImageProcessor\", "
 #define GEMMA "{\"image_processor_type\": \"Gemma3ImageProcessor\", "
+#define PIXTRAL "{\"image_processor_type\": \"PixtralImageProcessor\", "
 #define NEXT "{\"image_processor_type\": \"LlavaNextImageProcessor\", "
 
 static void test_processors(void **state) {
@@ -176,6 +177,19 @@ static void test_processors(void **state) {
     refuse_processor(QWEN "\"size\": {\"height\": 9}}", STATUS_INVALID, "height");
     refuse_processor(GEMMA "\"do_pan_and_scan\": true}", STATUS_UNSUPPORTED, "do_pan_and_scan");
     refuse_processor(GEMMA "\"do_center_crop\": true}", STATUS_UNSUPPORTED, "do_center_crop");
+    refuse_processor(PIXTRAL "\"size\": {\"shortest_edge\": 9}}", STATUS_INVALID, "shortest_edge");
+    refuse_processor(PIXTRAL "\"size\": {\"height\": 9}}", STATUS_INVALID,
+                     "\"size\" must have longest_edge, or height and width");
+    refuse_processor(PIXTRAL "\"size\": {\"longest_edge\": 8193}}", STATUS_INVALID, "longest_edge");
+    refuse_processor(PIXTRAL "\"patch_size\": {\"height\": 9, \"width\": 8}}", STATUS_INVALID,
+                     "a height and a width that are equal");
+    refuse_processor(PIXTRAL "\"patch_size\": {\"shortest_edge\": 9}}", STATUS_INVALID,
+                     "patch_size");
+    refuse_processor(PIXTRAL "\"patch_size\": 0}", STATUS_INVALID, "patch_size");
+    refuse_processor(PIXTRAL "\"patch_size\": 257}", STATUS_INVALID, "patch_size");
+    refuse_processor(PIXTRAL "\"patch_size\": {\"height\": 257, \"width\": 257}}", STATUS_INVALID,
+                     "at most 256");
+    refuse_processor(PIXTRAL "\"do_center_crop\": true}", STATUS_UNSUPPORTED, "do_center_crop");
     refuse_processor(NEXT "\"image_grid_pinpoints\": []}", STATUS_INVALID, "image_grid_pinpoints");
     refuse_processor(NEXT "\"image_grid_pinpoints\": [[224]]}", STATUS_INVALID, "pair 0 of");
     refuse_processor(NEXT "\"image_grid_pinpoints\": [[224, 300]]}", STATUS_INVALID, "224 x 300");
