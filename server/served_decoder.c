@@ -287,7 +287,8 @@ static enum status open_sight(struct decoder_part *part, const struct config *co
     }
     if (check_picture_steps(config, model, e)) return e->status;
     int rows = check_picture_rows(config, model_info(model));
-    enum status status = picture_input_open(&part->picture_input, model, part->path, rows, e);
+    enum status status =
+        picture_input_open(&part->picture_input, model, part->tokenizer, part->path, rows, e);
     if (status == STATUS_OK) {
         log_info("pictures: the tower reads them in %s%d rows",
                  model_info(model)->any_picture ? "at most " : "", rows);

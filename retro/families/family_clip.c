@@ -124,7 +124,7 @@ static const struct family siglip_tower = {
 };
 
 const struct family *huggingface_find_tower(const char *model_type) {
-    const struct family *towers[] = {&clip_tower, &siglip_tower};
+    const struct family *towers[] = {&clip_tower, &siglip_tower, &pixtral_tower};
     for (size_t i = 0; i < ARRAY_COUNT(towers); i++)
         if (model_type && strcmp(towers[i]->model_type, model_type) == 0) return towers[i];
     return NULL;

@@ -70,11 +70,10 @@ static const struct json_field axial_fields[] = {
 };
 static const struct json_table axial_table = JSON_TABLE(axial_fields, .open = true);
 
-/* The first half of a head's pairs turn by the line, the others by the column, both with the
- * frequencies of a head of half the size. */
-static enum status read_rope(const struct json *config, struct dims *dims, struct error *e) {
+enum status huggingface_read_axial_rope(const struct json *config, bool in_turn, struct dims *dims,
+                                        struct error *e) {
     struct axial_keys keys = {.base = 10000};
-    struct dims half = {.rotated = dims->head_dim / 2};
+    struct dims of = {.rotated = in_turn ? dims->head_dim : dims->head_dim / 2};
     if (!json_is_absent(config) && spec_read(config, &axial_table, &keys, e))
         return error_prefix(e, "rope_parameters");
     if (!(keys.base > 0))
@@ -87,11 +86,12 @@ static enum status read_rope(const struct json *config, struct dims *dims, struc
             dims->head_dim, ATTENTION_MAX_HEAD);
 
     int pairs = dims->head_dim / 4;
-    dims_set_rope(&half, ROPE_GLOBAL, keys.base);
+    dims_set_rope(&of, ROPE_GLOBAL, keys.base);
     dims->rotated = dims->head_dim;
     dims->rope_sections = 2;
     for (int i = 0; i < 2 * pairs; i++) {
-        dims->rope[ROPE_GLOBAL].inv_freq[i] = half.rope[ROPE_GLOBAL].inv_freq[i % pairs];
+        int from = in_turn ? 2 * (i % pairs) + i / pairs : i % pairs;
+        dims->rope[ROPE_GLOBAL].inv_freq[i] = of.rope[ROPE_GLOBAL].inv_freq[from];
         dims->rope_section[i] = (uint8_t)(i / pairs);
     }
     return STATUS_OK;
@@ -132,7 +132,7 @@ enum status qwen_tower_finish(struct qwen_tower_keys *keys, struct error *e) {
     spec->projector.in = spec->projector.ffn = wide;
     spec->projector.activation = ACTIVATION_GELU_ERF;
     spec->projector.bias = true;
-    return read_rope(keys->rope, dims, e);
+    return huggingface_read_axial_rope(keys->rope, false, dims, e);
 }
 
 static enum status read_older(const struct json *config, struct model_spec *spec, struct error *e) {

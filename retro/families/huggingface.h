@@ -75,6 +75,9 @@ struct huggingface_decoder {
     bool mxfp4;                      /* which may say that some weights are MXFP4 */
     int query_dim; /* of a head's queries, whatever "head_dim" says; 0: it says so */
 };
+/* quantization_config, which may be absent: e4m3 numbers in squares, or, where `mxfp4`, MXFP4.
+ * STATUS_UNSUPPORTED for all else. */
+enum status huggingface_check_quantisation(const struct json *value, bool mxfp4, struct error *e);
 /* A decoder with RMS norms before branches and a gated MLP: sizes, biases that the two keys ask
  * for, the rotary tables, the window (of no layer yet). The caller changes the rest. */
 enum status huggingface_read_decoder(const struct json *config, struct huggingface_decoder *decoder,

@@ -89,17 +89,15 @@ static bool is_fp8(const struct json *value) {
            (json_is_absent(scheme) || json_text_is(scheme, "dynamic"));
 }
 
-static enum status check_quantisation(const struct huggingface_decoder *decoder, struct error *e) {
-    const struct json *value = decoder->quantisation;
+enum status huggingface_check_quantisation(const struct json *value, bool mxfp4, struct error *e) {
     if (is_empty(value)) return STATUS_OK;
-    if (decoder->mxfp4 && json_text_is(json_member(value, "quant_method"), "mxfp4"))
-        return STATUS_OK;
+    if (mxfp4 && json_text_is(json_member(value, "quant_method"), "mxfp4")) return STATUS_OK;
     if (is_fp8(value)) return STATUS_OK;
     return error_set(
         e, STATUS_UNSUPPORTED,
         "config.json: \"quantization_config\" is not supported but with the \"quant_method\" "
         "\"fp8\" (e4m3, \"weight_block_size\" [128, 128], dynamic activations)%s",
-        decoder->mxfp4 ? " or \"mxfp4\"" : "");
+        mxfp4 ? " or \"mxfp4\"" : "");
 }
 
 enum status huggingface_read_decoder(const struct json *config, struct huggingface_decoder *decoder,
@@ -126,7 +124,8 @@ enum status huggingface_read_decoder(const struct json *config, struct huggingfa
         return error_set(
             e, STATUS_UNSUPPORTED,
             "config.json: \"per_layer_config\" is not supported in this family: leave it out");
-    if (check_quantisation(decoder, e) || huggingface_derive(spec, dims, e) ||
+    if (huggingface_check_quantisation(decoder->quantisation, decoder->mxfp4, e) ||
+        huggingface_derive(spec, dims, e) ||
         huggingface_read_rope(config, &decoder->rope, spec, dims, e))
         return e->status;
 

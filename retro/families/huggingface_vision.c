@@ -18,4 +18,5 @@ void huggingface_drop_absent_tower(const struct weights *weights, const char *pa
     spec->tower = (struct tower_spec){0};
     spec->projector = (struct projector_spec){0};
     spec->picture.together = 0;
+    spec->picture.lined = false;
 }

@@ -7,6 +7,29 @@
  * tensors. NULL: there is none of this type. */
 const struct family *huggingface_find_tower(const char *model_type);
 
+/* The rotary positions of a tower: the first half of a head's pairs turn by the patch's line, the
+ * others by its column. Both halves have the frequencies of a head of half the size; or they have
+ * those of a head in turn, the line the first one. rope_theta is 10000 where config, which may be
+ * absent, does not tell. */
+enum status huggingface_read_axial_rope(const struct json *config, bool in_turn, struct dims *dims,
+                                        struct error *e);
+
+/* The decoder of a text_config, `usual` where that does not say which; sets its part. */
+enum status huggingface_read_text(const struct json *config, const struct family *usual,
+                                  struct model_spec *spec, struct error *e);
+/* The tower of a vision_config, `usual` where that does not say which; sets its part. */
+enum status huggingface_read_vision(const struct json *config, const char *usual,
+                                    struct model_spec *spec, struct error *e);
+/* vision_feature_layer, hidden_states[i] of the tower, `usual` where it is absent. */
+enum status huggingface_read_feature_layer(const struct json *config, int usual,
+                                           struct model_spec *spec, struct error *e);
+/* inspect: huggingface_find_output, of a decoder that may be nested. */
+void huggingface_find_nested_output(const struct weights *weights, struct model_spec *spec);
+/* ignores: the heads of CLIP's and SigLIP's towers, and constants. */
+bool huggingface_ignores_tower_heads(const char *name);
+/* The tower of Pixtral, and its tensors behind "vision_tower.". */
+extern const struct family pixtral_tower;
+
 /* Where no tensor's name has `part`, the checkpoint is without its tower: the spec becomes that of
  * a model that reads text alone, and the log says so. */
 void huggingface_drop_absent_tower(const struct weights *weights, const char *part,

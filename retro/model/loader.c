@@ -23,7 +23,8 @@ void loader_report(struct loader *loader, const char *name, const struct place *
     const struct model_options *options = loader->options;
     report_progress(loader);
     if (options->loaded == NULL) return;
-    bool stays = place->form != PLACE_MATRIX || place_routes(place) || part_is_head(row->part);
+    bool stays = place->form != PLACE_MATRIX || place_routes(place) || part_is_head(row->part) ||
+                 row->columns_in_turn;
     enum tensor_role role = stays                                             ? TENSOR_OTHER
                             : place->at == &loader->model->embedding.word     ? TENSOR_WORD
                             : place->at == &loader->model->output.weight      ? TENSOR_OUTPUT

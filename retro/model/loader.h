@@ -80,7 +80,13 @@ struct stored_part {
     enum part part;
     int rows, cols;
     bool transposed;
+    struct head_order joined; /* of columns_in_turn, else size 0 */
 };
+
+/* How the columns of a part lie; NULL: as in the place. */
+static inline const struct head_order *part_columns(const struct stored_part *part) {
+    return part->joined.size > 0 ? &part->joined : stored_columns(part->stored, part->cols);
+}
 
 /* A rank's share of a place; the planes point into the loader's rooms, there to be written, or into
  * the file. */

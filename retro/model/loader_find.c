@@ -319,6 +319,13 @@ static bool is_transposed(const struct loader *loader, const struct tensor_row *
            stored->shape[1] == part->rows;
 }
 
+/* The order of columns that are stored in turn: those of one of the joined rows after another. */
+static struct head_order join_columns(const struct tensor_row *row, int cols) {
+    enum { JOINED = 4 };
+    if (!row->columns_in_turn) return (struct head_order){.size = 0};
+    return (struct head_order){.size = 1, .keys = JOINED, .group = cols / JOINED, .columns = true};
+}
+
 /* All stored tensors of a place; *n of them. */
 enum status loader_find_parts(struct loader *loader, const struct place *place,
                               struct stored_part parts[MAX_PARTS], int *n, struct error *e) {
@@ -333,7 +340,8 @@ enum status loader_find_parts(struct loader *loader, const struct place *place,
         *n += 1;
         *part = (struct stored_part){.part = row->part,
                                      .rows = count_rows(&place->share, row->part),
-                                     .cols = place->share.whole_cols};
+                                     .cols = place->share.whole_cols,
+                                     .joined = join_columns(row, place->share.whole_cols)};
         find_spelling(loader, place, i, name);
         bool transposed = is_transposed(loader, row, part, name);
         part->transposed = transposed;

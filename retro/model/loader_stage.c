@@ -205,8 +205,7 @@ static bool stage_blocks_row(const struct block_rows *rows, struct staged_place 
     if (to < 0) return true;
     if (!read_blocks(row, from, stored_row(from->stored, i), lost)) return false;
     struct stored_part whole = {.planes = row->planes};
-    stage_row(rows->stage, to, &whole, 0, rows->share->first_col,
-              stored_columns(from->stored, from->cols));
+    stage_row(rows->stage, to, &whole, 0, rows->share->first_col, part_columns(from));
     return true;
 }
 
@@ -258,7 +257,7 @@ static void stage_part(struct staged_place *staged, const struct stored_part *fr
             stage_tile(staged, to, from, i, n, share->first_col);
         else if (to[0] >= 0)
             stage_row(staged, to[0], from, (int)stored_row(from->stored, i), share->first_col,
-                      stored_columns(from->stored, from->cols));
+                      part_columns(from));
     }
 }
 
@@ -273,7 +272,7 @@ static void stage_in_place(struct staged_place *staged, const struct stored_part
 /* Whether super-blocks are cut: by a rank's columns, or where heads of columns change places. */
 static bool cuts_super_blocks(const struct stored_part *part, const struct staged_place *staged,
                               const struct share *share) {
-    const struct head_order *order = stored_columns(part->stored, part->cols);
+    const struct head_order *order = part_columns(part);
     return staged->cols % SUPER_BLOCK != 0 || share->first_col % SUPER_BLOCK != 0 ||
            (order && order->size % SUPER_BLOCK != 0);
 }
@@ -290,7 +289,7 @@ static enum dtype common_dtype(const struct stored_part *parts, int n,
     }
     if (!equal) return blocks ? DTYPE_INT8 : DTYPE_F32;
     enum dtype dtype = parts[0].planes.dtype;
-    const struct head_order *order = stored_columns(parts[0].stored, parts[0].cols);
+    const struct head_order *order = part_columns(&parts[0]);
     if (dtype_kquant(dtype) && blocks && cuts_super_blocks(&parts[0], staged, share))
         dtype = parts[0].stored->form->dtype;
     bool cut = order && dtype_quantised(dtype) && order->size % dtype_block(dtype) != 0;
@@ -305,7 +304,7 @@ static bool reads_blocks(const struct stored_part *part) {
 /* A tensor in the order of its place, which the backend can read where it lies. */
 static bool is_in_order(const struct stored_part *part) {
     bool readable = !reads_blocks(part) || dtype_kquant(part->planes.dtype);
-    return part->part == PART_WHOLE && !part->transposed && readable &&
+    return part->part == PART_WHOLE && !part->transposed && readable && part->joined.size == 0 &&
            stored_in_order(part->stored);
 }
 

@@ -60,6 +60,7 @@ struct tower_weights {
 };
 struct projector_weights {
     struct norm_weights norm;
+    struct projection merge;    /* before fc1; without data where projector_spec.merged is 0 */
     struct projection fc1, fc2; /* fc2's data NULL where there is one product */
 };
 

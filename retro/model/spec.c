@@ -172,6 +172,10 @@ static enum status check_tower(const struct model_spec *spec, struct error *e) {
                          "%d x %d",
                          lines, tower->image_w / tower->patch, side, side);
     int columns = dims->hidden * tower->shuffle * tower->shuffle;
+    if (spec->picture.lined && spec->stacks[STACK_DECODER].rope_sections > 0)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: a decoder with multimodal RoPE, and a tower whose pictures "
+                         "are read in lines");
     if (projector_spec->in != columns)
         return error_set(e, STATUS_INVALID,
                          "config.json: the projector reads %d columns, the tower gives %d",

@@ -63,7 +63,7 @@ struct tower_spec {
     int shuffle;  /* 2: each 2 x 2 rows side by side are one row of the projector; 1: none are */
     int averaged; /* side of the squares of patches whose mean is one row of the projector; 0: none
                      are */
-    bool oblong;  /* such rows are joined in pictures that are not square, too */
+    bool oblong; /* pictures have any shape; where rows are joined, those that are not square too */
     int attended; /* side of the squares of patches that layers attend within; 0: a picture is whole
                    */
     bool whole[MAX_LAYERS]; /* of a tower with windows: layers that attend over the whole picture */
@@ -78,11 +78,14 @@ static inline int tower_spec_values(const struct tower_spec *tower) {
 }
 
 /* The product that makes a tower's rows a decoder's (docs/spec/vision-model.md 4):
- * fc2(activation(fc1(norm(x)))), or fc1 alone. */
+ * fc2(activation(fc1(norm(x)))), or fc1 alone; and perhaps a product before fc1. */
 struct projector_spec {
     int in, ffn, out; /* columns; ffn 0: one product; out 0: the model has no projector */
+    int merged;       /* columns that joined rows are made before fc1, by a product without bias; 0:
+                         fc1 reads these rows */
     bool normed;      /* has the norm */
-    bool centered;    /* whose weights are stored around zero */
+    bool normed_apart; /* of each of the rows that are joined, before they are */
+    bool centered;     /* whose weights are stored around zero */
     enum norm_kind norm;
     float epsilon;
     enum activation activation;
@@ -94,6 +97,7 @@ struct projector_spec {
 enum { MAX_TILES = 100, MAX_TILE_TAG = 8 };
 struct picture_spec {
     bool arranged; /* tiles are read line by line, a row of newline behind each (tile_order.h) */
+    bool lined;    /* behind each line of a picture's rows is an id (struct picture_line_ids) */
     int id;        /* that stands for a picture in a text; may lie outside the vocabulary */
     int together;  /* rows of every picture, which see each other both ways (struct attention_span);
                       0: a row sees those before it */
@@ -299,6 +303,8 @@ struct tensor_row {
                          */
     bool transposed;    /* stored as [in, out] */
     bool turned_if_so;  /* stored as [in, out] where its shape says so, else as [out, in] */
+    bool columns_in_turn; /* of joined rows: the first column of each of the four, then the second
+                             of each */
 };
 
 struct tensor_rows {
@@ -340,7 +346,8 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_qwen2_5_vl_vision, family_qwen3_vl, family_qwen3_vl_moe, family_qwen3_vl_vision,
     family_qwen3_next, family_qwen3_5, family_qwen3_5_text, family_qwen3_5_moe,
     family_qwen3_5_moe_text, family_lfm2, family_lfm2_moe, family_granite_hybrid, family_nemotron_h,
-    family_deepseek_v2, family_deepseek_v3, family_glm4_moe_lite, family_deberta_v2;
+    family_deepseek_v2, family_deepseek_v3, family_glm4_moe_lite, family_deberta_v2,
+    family_pixtral_vision, family_mistral3;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;

@@ -106,16 +106,18 @@ static const struct place_shape outer_shapes[] = {
      SPLIT_COLS},
     {offsetof(struct model, newline), KIND_TABLE, EXTENT_ONE, EXTENT_PROJECTOR_OUT, SPLIT_COPY},
     {offsetof(struct model, joint), KIND_PROJECTION, EXTENT_JOINT, EXTENT_HIDDEN, SPLIT_COPY},
-    {offsetof(struct model, projector.norm), KIND_NORM, EXTENT_PROJECTOR_IN, EXTENT_ONE,
+    {offsetof(struct model, projector.norm), KIND_NORM, EXTENT_PROJECTOR_NORM, EXTENT_ONE,
      SPLIT_COPY},
-    {offsetof(struct model, projector.fc1), KIND_PROJECTION, EXTENT_PROJECTOR_FC1,
+    {offsetof(struct model, projector.merge), KIND_PROJECTION, EXTENT_PROJECTOR_MERGED,
      EXTENT_PROJECTOR_IN, SPLIT_COPY},
+    {offsetof(struct model, projector.fc1), KIND_PROJECTION, EXTENT_PROJECTOR_FC1,
+     EXTENT_PROJECTOR_MERGED, SPLIT_COPY},
     {offsetof(struct model, projector.fc2), KIND_PROJECTION, EXTENT_PROJECTOR_OUT,
      EXTENT_PROJECTOR_FFN, SPLIT_COPY},
-    {offsetof(struct model, deepstack[0].norm), KIND_NORM, EXTENT_PROJECTOR_IN, EXTENT_ONE,
+    {offsetof(struct model, deepstack[0].norm), KIND_NORM, EXTENT_PROJECTOR_NORM, EXTENT_ONE,
      SPLIT_COPY},
     {offsetof(struct model, deepstack[0].fc1), KIND_PROJECTION, EXTENT_PROJECTOR_FC1,
-     EXTENT_PROJECTOR_IN, SPLIT_COPY},
+     EXTENT_PROJECTOR_MERGED, SPLIT_COPY},
     {offsetof(struct model, deepstack[0].fc2), KIND_PROJECTION, EXTENT_PROJECTOR_OUT,
      EXTENT_PROJECTOR_FFN, SPLIT_COPY},
     {offsetof(struct model, stacks[STACK_DECODER].relative), KIND_RELATIVE, EXTENT_BUCKETS,
@@ -148,6 +150,15 @@ const struct place_shape *outer_shape(size_t place) {
 static int projector_columns(const struct projector_spec *spec) {
     if (spec->ffn == 0) return spec->out;
     return spec->gated ? 2 * spec->ffn : spec->ffn;
+}
+
+/* Columns of the norm before the first product, and of the rows that fc1 reads. */
+static int projector_normed(const struct model_spec *spec) {
+    return spec->projector.normed_apart ? spec->stacks[STACK_TOWER].hidden : spec->projector.in;
+}
+
+static int projector_merged(const struct projector_spec *spec) {
+    return spec->merged > 0 ? spec->merged : spec->in;
 }
 
 static int patch_positions(const struct tower_spec *tower) {
@@ -252,6 +263,8 @@ static int extent_size(const struct model *model, const struct dims *dims, enum 
         case EXTENT_PATCH_POSITIONS: return patch_positions(&model->spec.tower);
         case EXTENT_PATCH: return tower_spec_values(&model->spec.tower);
         case EXTENT_PROJECTOR_IN: return model->spec.projector.in;
+        case EXTENT_PROJECTOR_NORM: return projector_normed(&model->spec);
+        case EXTENT_PROJECTOR_MERGED: return projector_merged(&model->spec.projector);
         case EXTENT_PROJECTOR_FC1: return projector_columns(&model->spec.projector);
         case EXTENT_PROJECTOR_FFN: return model->spec.projector.ffn;
         case EXTENT_PROJECTOR_OUT: return model->spec.projector.out;

@@ -66,8 +66,9 @@ static bool is_state_shape(const struct place_shape *shape) {
 static bool has_bias(const struct model *model, const struct dims *dims,
                      const struct tensor_row *row, const struct place_shape *shape, bool absent) {
     if (row->bias_if_there) return !absent;
-    if (shape->out == EXTENT_PROJECTOR_IN) return model->spec.projector.norm == NORM_LAYER;
-    if (shape->in == EXTENT_PROJECTOR_IN || shape->out == EXTENT_PROJECTOR_OUT)
+    if (shape->out == EXTENT_PROJECTOR_NORM) return model->spec.projector.norm == NORM_LAYER;
+    if (shape->in == EXTENT_PROJECTOR_IN) return false;
+    if (shape->in == EXTENT_PROJECTOR_MERGED || shape->out == EXTENT_PROJECTOR_OUT)
         return model->spec.projector.bias;
     if (shape->out == EXTENT_JOINT) return model->spec.dual_encoder_bias;
     if (shape->in == EXTENT_PATCH) return model->spec.tower.patch_bias;
@@ -254,6 +255,8 @@ static bool outer_needed(const struct model *model, const struct place_shape *sh
     if (shape->place == offsetof(struct model, tower.class_token))
         return model->spec.tower.class_tokens > 0;
     if (shape->place == offsetof(struct model, projector.norm)) return model->spec.projector.normed;
+    if (shape->place == offsetof(struct model, projector.merge))
+        return model->spec.projector.merged > 0;
     if (shape->place == offsetof(struct model, projector.fc1)) return model->spec.projector.out > 0;
     if (shape->place == offsetof(struct model, projector.fc2)) return model->spec.projector.ffn > 0;
     return true;

@@ -6,10 +6,12 @@
 
 #include "config/base/sha256.h"
 
-struct picture_set *picture_set_open(const struct model *model, int room) {
+struct picture_set *picture_set_open(const struct model *model, struct picture_line_ids line_ids,
+                                     int room) {
     struct picture_set *set = xcalloc(1, sizeof *set);
     atomic_init(&set->references, 1);
     set->model = model;
+    set->line_ids = line_ids;
     set->list = xcalloc((size_t)room + 1, sizeof *set->list);
     return set;
 }
@@ -46,9 +48,11 @@ void picture_set_add(struct picture_set *set, float *pixels, const struct pictur
                                     .cut = *cut,
                                     .name = name_picture(pixels, cut),
                                     .rows = tile_order_count(set->model, cut)};
-    if (model_places(set->model))
+    bool lines = model_lines(set->model);
+    if (lines || model_places(set->model))
         tower_grid(set->model, cut->height, cut->width, &picture->grid.rows,
                    &picture->grid.columns);
+    picture->taken = picture->rows + (lines ? picture->grid.rows : 0);
     append_names(set, picture);
     set->n++;
 }
@@ -62,7 +66,7 @@ static void borrow_picture(struct picture_set *to, const struct picture_set *fro
 struct picture_set *picture_set_join(struct picture_set *around, int n_before,
                                      struct picture_set *within, const int *chosen, int n) {
     int n_around = around ? around->n : 0;
-    struct picture_set *set = picture_set_open(within->model, n_around + n);
+    struct picture_set *set = picture_set_open(within->model, within->line_ids, n_around + n);
     set->lenders[0] = picture_set_hold(within);
     set->lenders[1] = picture_set_hold(around);
     for (int i = 0; i < n_before; i++) borrow_picture(set, around, i);
@@ -94,7 +98,8 @@ enum status picture_set_merge(const struct picture_set *set, struct tokens *ids,
                                               .name = set->list[i].name,
                                               .grid = set->list[i].grid};
     enum status status = picture_rows_text(
-        &text, set->model, &(struct picture_text){ids->ids, ids->n, pictures, set->n}, e);
+        &text, set->model,
+        &(struct picture_text){ids->ids, ids->n, pictures, set->n, set->line_ids}, e);
     if (status == STATUS_OK) {
         ids->n = 0;
         for (int i = 0; i < text.n; i++) tokens_append(ids, text.ids[i], 0);

@@ -16,20 +16,24 @@ struct set_picture {
     struct picture_cut cut;
     struct row_name name;     /* of its first row */
     int rows;                 /* that the decoder reads */
-    struct picture_grid grid; /* of these, where the model places them by it */
+    int taken;                /* rows of the text, those of ids behind its lines among them */
+    struct picture_grid grid; /* of the given rows, where the model places them by it or reads them
+                                 in lines */
 };
 
 struct picture_set {
     atomic_int references;
     const struct model *model; /* borrowed: it reads them */
-    struct set_picture *list;  /* [n] */
-    struct row_name *names;    /* of all rows, in the order of the pictures */
+    struct picture_line_ids line_ids;
+    struct set_picture *list; /* [n] */
+    struct row_name *names;   /* of all rows, in the order of the pictures */
     int n, n_rows;
     struct picture_set *lenders[2]; /* held: the pixels are theirs; NULL: they are the set's own */
 };
 
 /* Empty, with one reference and room for so many. */
-struct picture_set *picture_set_open(const struct model *model, int room);
+struct picture_set *picture_set_open(const struct model *model, struct picture_line_ids line_ids,
+                                     int room);
 /* Adds a picture, whose pixels are the set's from here on. */
 void picture_set_add(struct picture_set *set, float *pixels, const struct picture_cut *cut);
 /* A set with the pictures of `around` and, behind the first n_before of these, the n of `within`

@@ -28,7 +28,9 @@ struct picture_job *picture_job_open(const struct picture_reader *reader, int n,
     job->files = xcalloc((size_t)n + 1, sizeof *job->files);
     job->n = n;
     for (int i = 0; i < n; i++) job->files[i].place = -1;
-    if (reader->picture_input) job->set = picture_set_open(reader->picture_input->model, n);
+    if (reader->picture_input)
+        job->set =
+            picture_set_open(reader->picture_input->model, reader->picture_input->line_ids, n);
     job->waker = waker;
     atomic_init(&job->references, 1);
     pthread_mutex_init(&job->lock, NULL);

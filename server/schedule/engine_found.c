@@ -108,7 +108,7 @@ int engine_list_found(const struct engine_sequence *sequence, struct passage_pic
         int place = job->files[i].place;
         if (found->list[i].problem) continue;
         out[n] = (struct passage_picture){.document = found->list[i].document,
-                                          .rows = job->set->list[place].rows};
+                                          .rows = job->set->list[place].taken};
         places[n] = place;
         n++;
     }

@@ -10,6 +10,8 @@
 #include "tests/folder.h"
 
 enum { HIDDEN = 32, VOCAB = 64, WORDS = 140, PICTURES = 2, MORE = 20, DRAWN = 3 };
+/* Ids behind the lines of a picture, of models that have them. */
+enum { LINE_END = 51, PICTURE_END = 52 };
 /* Rows of a picture, and columns of such a row: those of a word, and of a deepstack of two. */
 enum { MOST_PICTURE_ROWS = 18, MOST_COLUMNS = 3 * HIDDEN };
 
@@ -64,7 +66,8 @@ static inline void pictured_text_make(struct merged_text *out, const struct pict
     struct error e = {0};
     int32_t ids[WORDS + MORE];
     float rows[PICTURES][MOST_PICTURE_ROWS * MOST_COLUMNS];
-    for (int i = 0; i < words; i++) ids[i] = i * 7 % 60;
+    for (int i = 0; i < words; i++)
+        ids[i] = i * 7 % 60 + (i * 7 % 60 == model_picture_id(f->model));
     for (int i = 0; i < PICTURES; i++) {
         int from = i == 1 ? seed : 1;
         ids[places[i].at] = model_picture_id(f->model);
@@ -74,9 +77,10 @@ static inline void pictured_text_make(struct merged_text *out, const struct pict
             .rows = rows[i], .tiles = 1, .tile_rows = places[i].rows, .grid = places[i].grid};
         pictures[i].name.picture[0] = from;
     }
-    const struct picture_text text = {ids, words, pictures, PICTURES};
+    const struct picture_text text = {ids, words, pictures, PICTURES, {LINE_END, PICTURE_END}};
+    int lines = model_lines(f->model) ? places[0].grid.rows + places[1].grid.rows : 0;
     if (picture_rows_text(out, f->model, &text, &e)) fail_msg("%s", e.text);
-    assert_int_equal(out->n, words - PICTURES + places[0].rows + places[1].rows);
+    assert_int_equal(out->n, words - PICTURES + places[0].rows + places[1].rows + lines);
 }
 
 static inline int count_given(const int32_t *ids, int n) {

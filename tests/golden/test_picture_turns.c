@@ -80,7 +80,7 @@ static struct sequence *make_seer(const struct fixture *f) {
     struct sequence *sequence = sequence_open();
     struct tokens ids = {0};
     struct error e = {0};
-    sequence->asked.pictures = picture_set_open(f->model, PICTURES);
+    sequence->asked.pictures = picture_set_open(f->model, (struct picture_line_ids){0}, PICTURES);
     for (int i = 0; i < PICTURES; i++) {
         float *pixels = calloc(3 * SIDE * SIDE, sizeof *pixels);
         pixels[i] = 1;

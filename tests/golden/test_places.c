@@ -58,7 +58,7 @@ static void test_grids_are_checked(void **state) {
     open_fixture(&f, *state, 0);
     const int32_t id = model_picture_id(f.model);
     assert_int_equal(
-        picture_rows_text(&t, f.model, &(struct picture_text){&id, 1, &picture, 1}, &e),
+        picture_rows_text(&t, f.model, &(struct picture_text){&id, 1, &picture, 1, {0}}, &e),
         STATUS_INVALID);
     assert_non_null(strstr(e.text, "6 rows, and of 2 times 2"));
     pictured_close(&f);

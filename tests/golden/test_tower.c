@@ -212,7 +212,7 @@ static void read_text(struct fixture *f, struct session_pool *pool, unsigned see
     if (session_encode_pictures(pool, &picture, 1, rows, &e)) fail_msg("%s", e.text);
     struct merged_picture merged = {
         .rows = rows, .tiles = 1, .tile_rows = 4, .name = {.picture = {7, 7, 7, (int32_t)seed}}};
-    struct picture_text asked = {ids, WORDS, &merged, 1};
+    struct picture_text asked = {ids, WORDS, &merged, 1, {0}};
     if (picture_rows_text(&out->text, f->model, &asked, &e)) fail_msg("%s", e.text);
     assert_int_equal(out->text.n, ROWS);
 
@@ -274,7 +274,7 @@ static void test_places_are_counted(void **state) {
         .rows = rows, .tiles = 1, .tile_rows = 4, .name = {.picture = {1, 2}}};
     const int32_t ids[] = {1, -200, 2};
     open_fixture(&f, "tests/golden/vision/llava_a");
-    struct picture_text text = {ids, 3, &picture, 0};
+    struct picture_text text = {ids, 3, &picture, 0, {0}};
     assert_int_equal(picture_rows_text(&t, f.model, &text, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "1 places for pictures, and 0 pictures"));
     text.n_pictures = 1;

@@ -17,6 +17,7 @@ QWEN = ROOT / "tests/golden/qwen_vl_served"
 QWEN_3 = ROOT / "tests/golden/qwen3_vl_served"
 QWEN_35 = ROOT / "tests/golden/qwen3_5_served"
 GEMMA = ROOT / "tests/golden/gemma3_served"
+MISTRAL = ROOT / "tests/golden/mistral3_served"
 ROWS = 16  # of a picture
 
 
@@ -133,10 +134,10 @@ def test_streams_and_other_passages_later(server):
         assert len(found) == 3 and all(source["picture_read"] for source in found), found
 
 
-@pytest.mark.parametrize("model", [QWEN, QWEN_3, QWEN_35], ids=["qwen2.5", "qwen3", "qwen3.5"])
+@pytest.mark.parametrize("model", [QWEN, QWEN_3, QWEN_35, MISTRAL], ids=["qwen2.5", "qwen3", "qwen3.5", "mistral3"])
 def test_rows_are_placed_by_their_grid(model, tmp_path):
     """Qwen2.5-VL and Qwen3-VL: what stands behind a found picture has other positions than without it, also when it is another one
-    by and by."""
+    by and by. Mistral 3: a found picture has tokens behind its lines, too."""
     running = Server(make_collection(tmp_path, [SEER / "wide.png", SEER / "tall.png"], model=model), tmp_path)
     try:
         turns = [{"role": "user", "content": [picture("plain.png"), text("And this?")]},

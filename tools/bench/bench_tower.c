@@ -112,8 +112,8 @@ static enum status see_and_write(struct tower_work *work, struct session_pool *p
     for (int i = 1; i <= work->prompt; i++) ids[i] = i;
     enum status status = session_encode_pictures(pool, work->pictures, 1, work->rows, e);
     if (status == STATUS_OK)
-        status = picture_rows_text(&text, model,
-                                   &(struct picture_text){ids, work->prompt + 1, &picture, 1}, e);
+        status = picture_rows_text(
+            &text, model, &(struct picture_text){ids, work->prompt + 1, &picture, 1, {0}}, e);
     if (status == STATUS_OK) {
         status = write_first(work, pool, &text, e);
         merged_text_free(&text);

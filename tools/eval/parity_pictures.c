@@ -177,19 +177,33 @@ enum status parity_pictures_read(struct parity_case *test, const char *name,
     return read_lengths(test, find_part(weights, name, "lengths"), e);
 }
 
-/* Texts that have an id for each row of a picture get one for each picture, of which the first is
- * `next`. */
-static int shrink_text(int32_t *ids, int n, int picture_id, const struct merged_picture *next,
-                       int pictures) {
+/* Ids of a text that are a picture's. */
+static int count_ids(const struct merged_picture *picture, const struct model *model) {
+    return picture->tile_rows + (model_lines(model) ? picture->grid.rows : 0);
+}
+
+/* Those behind the lines of a picture, whose first id is ids[0]. */
+static void read_line_ids(struct picture_line_ids *out, const int32_t *ids, int n,
+                          const struct merged_picture *picture, const struct model *model) {
+    int all = count_ids(picture, model);
+    if (!model_lines(model) || all > n) return;
+    if (picture->grid.rows > 1) out->between = ids[picture->grid.columns];
+    out->last = ids[all - 1];
+}
+
+/* Texts that have an id for each row of a picture get one for each of text->pictures. */
+static void shrink_text(int32_t *ids, struct picture_text *text, const struct model *model) {
     int kept = 0, picture = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < text->n; i++) {
+        const struct merged_picture *next = &text->pictures[picture];
         ids[kept] = ids[i];
         kept++;
-        if (ids[i] != picture_id || picture == pictures) continue;
-        i += next[picture].tile_rows - 1;
+        if (ids[i] != model_picture_id(model) || picture == text->n_pictures) continue;
+        read_line_ids(&text->line_ids, ids + i, text->n - i, next, model);
+        i += count_ids(next, model) - 1;
         picture++;
     }
-    return kept;
+    text->n = kept;
 }
 
 /* Merged rows, and in a generation the ids behind them. */
@@ -198,14 +212,14 @@ static enum status merge_sequence(struct parity_case *test, const struct model *
                                   struct error *e) {
     const struct parity_pictures *parity_pictures = &test->pictures;
     int32_t *ids = test->tokens + (size_t)sequence * (size_t)test->text_length;
-    int n = test->text_length, places = 0;
-    if (parity_pictures->expanded)
-        n = shrink_text(ids, n, model_picture_id(model), pictures + *used,
-                        parity_pictures->n - *used);
-    for (int i = 0; i < n; i++) places += ids[i] == model_picture_id(model);
+    struct picture_text text = {
+        ids, test->text_length, pictures + *used, parity_pictures->n - *used, {0}};
+    int places = 0;
+    if (parity_pictures->expanded) shrink_text(ids, &text, model);
+    for (int i = 0; i < text.n; i++) places += ids[i] == model_picture_id(model);
     if (*used + places > parity_pictures->n)
         return refuse(test->name, "a picture for each place in the texts", e);
-    struct picture_text text = {ids, n, pictures + *used, places};
+    text.n_pictures = places;
     if (picture_rows_text(&test->merged[sequence], model, &text, e)) return e->status;
     *used += places;
     return STATUS_OK;

@@ -12,6 +12,8 @@ bool model_sees(const struct model *model) {
 
 int model_picture_id(const struct model *model) { return model->spec.picture.id; }
 
+bool model_lines(const struct model *model) { return model->spec.picture.lined; }
+
 bool model_places(const struct model *model) {
     return model->spec.stacks[STACK_DECODER].rope_sections == PLACE_SECTIONS;
 }
@@ -63,6 +65,7 @@ struct merging {
     const struct model *model;
     int width, at; /* columns of a row; the id of the text that is being merged */
     bool counts;   /* positions are those in the table of learned ones */
+    struct picture_line_ids line_ids;
 };
 
 static void put_id(struct merging *merging, int32_t id) {
@@ -79,6 +82,13 @@ static void put_tags(struct merging *merging, int tile, int tiles) {
     for (int i = 0; i < spec->tag_length; i++) put_id(merging, spec->tags[tag][i]);
 }
 
+/* The id behind a row that is the last one of its line. */
+static void end_line(struct merging *merging, const struct picture_grid *grid, int row) {
+    if (!model_lines(merging->model) || (row + 1) % grid->columns != 0) return;
+    bool last = row + 1 == grid->rows * grid->columns;
+    put_id(merging, last ? merging->line_ids.last : merging->line_ids.between);
+}
+
 static void put_picture(struct merging *merging, const struct merged_picture *picture) {
     struct merged_text *text = merging->to;
     struct row_name name = picture->name;
@@ -93,6 +103,7 @@ static void put_picture(struct merging *merging, const struct merged_picture *pi
             text->names[text->n_given] = name;
             text->n_given++;
             name.row++;
+            end_line(merging, &picture->grid, j);
         }
     }
 }
@@ -118,12 +129,13 @@ static enum status count_rows(struct row_counts *out, const struct model *model,
         if (spec->tag_length > 0 && picture->tiles > spec->n_tags)
             return error_set(e, STATUS_INVALID, "a picture of %d tiles; the model has tags for %d",
                              picture->tiles, spec->n_tags);
-        if (model_places(model) &&
-            (int64_t)picture->grid.rows * picture->grid.columns != picture->tile_rows)
+        bool gridded = model_places(model) || model_lines(model);
+        if (gridded && (int64_t)picture->grid.rows * picture->grid.columns != picture->tile_rows)
             return error_set(e, STATUS_INVALID,
                              "a picture of %d rows, and of %d times %d in its grid",
                              picture->tile_rows, picture->grid.rows, picture->grid.columns);
         out->all += (size_t)picture_rows_count(model, picture->tiles, picture->tile_rows);
+        if (model_lines(model)) out->all += (size_t)picture->tiles * (size_t)picture->grid.rows;
         out->given += (size_t)picture->tiles * (size_t)picture->tile_rows;
     }
     if (out->all <= LIMIT_POSITIONS) return STATUS_OK;
@@ -143,7 +155,8 @@ enum status picture_rows_text(struct merged_text *out, const struct model *model
     struct merging merging = {.to = out,
                               .model = model,
                               .width = model_given_columns(model),
-                              .counts = model->spec.learned_positions};
+                              .counts = model->spec.learned_positions,
+                              .line_ids = text->line_ids};
     const struct merged_picture *next = text->pictures;
     struct row_counts rows = {0};
     *out = (struct merged_text){0};

@@ -19,8 +19,13 @@ struct merged_picture {
                           tile. NULL: only names are wanted */
     int tiles, tile_rows;
     struct row_name name;     /* of its first row */
-    struct picture_grid grid; /* of models that place rows by it (picture_rows_place): rows times
-                                 columns is tile_rows */
+    struct picture_grid grid; /* of models that place rows by it (picture_rows_place), or that read
+                                 them in lines: rows times columns is tile_rows */
+};
+
+/* Ids behind the lines of a picture's rows, of a model that reads them so (model_lines). */
+struct picture_line_ids {
+    int32_t between, last; /* behind a line that another one follows, and behind the last one */
 };
 
 /* A text that has the picture's id once for each of its pictures. */
@@ -29,6 +34,7 @@ struct picture_text {
     int n;
     const struct merged_picture *pictures; /* [n_pictures] */
     int n_pictures;
+    struct picture_line_ids line_ids;
 };
 
 /* The rows of a text. */
@@ -48,8 +54,10 @@ bool model_sees(const struct model *model);
 /* The id that stands for a picture in a text; where it is one of the vocabulary, a text alone may
  * have it. */
 int model_picture_id(const struct model *model);
-/* Rows that a picture of so many tiles takes, its tags included. */
+/* Rows that a picture of so many tiles takes, its tags included, and not the ids of its lines. */
 int picture_rows_count(const struct model *model, int tiles, int tile_rows);
+/* Whether each line of a picture's rows has an id behind it. */
+bool model_lines(const struct model *model);
 /* Rows of every picture, where the decoder lets them see each other; 0: they see those before them.
  */
 int picture_rows_together(const struct model *model);

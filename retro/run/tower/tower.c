@@ -14,6 +14,7 @@ struct tower {
     void *memory;
     struct tensor patches; /* [max_rows, tower_patch_columns] */
     struct tensor in;      /* [max_projected, projector.in] */
+    struct tensor merged;  /* [max_projected, projector.merged] */
     struct tensor wide;    /* [max_projected, fc1's columns] */
     struct tensor gated;   /* [max_projected, projector.ffn]; wide where there is no gate */
     struct tensor out;     /* [max_projected, columns of what a decoder reads] */
@@ -35,11 +36,11 @@ static int count_probes(const struct model *model, int max_rows) {
                          : 0;
 }
 
-enum { TOWER_PARTS = 5 };
+enum { TOWER_PARTS = 6 };
 
 static void list_parts(struct tower *tower, struct tensor *parts[TOWER_PARTS]) {
-    struct tensor *all[TOWER_PARTS] = {&tower->patches, &tower->in, &tower->wide, &tower->gated,
-                                       &tower->out};
+    struct tensor *all[TOWER_PARTS] = {&tower->patches, &tower->in,     &tower->wide,
+                                       &tower->gated,   &tower->merged, &tower->out};
     for (int i = 0; i < TOWER_PARTS; i++) parts[i] = all[i];
 }
 
@@ -58,7 +59,8 @@ static void count_sizes(const struct model *model, int max_rows, int rows[TOWER_
     cols[1] = spec->in;
     cols[2] = spec->gated ? 2 * spec->ffn : spec->ffn;
     cols[3] = spec->gated ? spec->ffn : 0;
-    cols[4] = tower_columns(model, TOWER_PROJECTED);
+    cols[4] = spec->merged;
+    cols[5] = tower_columns(model, TOWER_PROJECTED);
 }
 
 /* Bytes of everything but the layers' rows. */
@@ -138,58 +140,6 @@ void tower_close(struct tower *tower) {
     scratch_close(&tower->scratch, tower->model);
     backend_release(tower->model->backend, tower->memory);
     free(tower);
-}
-
-/* Sizes. */
-
-bool model_has_tower(const struct model *model) { return model_has_stack(model, STACK_TOWER); }
-
-struct tower_patch tower_patch_of(const struct model *model) {
-    const struct tower_spec *tower = &model->spec.tower;
-    int joined = tower->averaged > 0 ? tower->averaged : tower->shuffle == 2 ? 2 : 1;
-    return (struct tower_patch){tower->patch, max_int(1, tower->frames), joined, tower->oblong};
-}
-
-enum status tower_check(const struct model *model, int height, int width, struct error *e) {
-    const struct tower_spec *tower = &model->spec.tower;
-    if (height < 1 || width < 1 || height > LIMIT_PIXELS || width > LIMIT_PIXELS)
-        return error_set(e, STATUS_TOO_LARGE,
-                         "a picture of %d x %d pixels, allowed is 1 .. %d a side", height, width,
-                         LIMIT_PIXELS);
-    if (tower->image_h > 0 && (height != tower->image_h || width != tower->image_w))
-        return error_set(e, STATUS_INVALID, "a picture of %d x %d pixels; the model reads %d x %d",
-                         height, width, tower->image_h, tower->image_w);
-    if (height % tower->patch != 0 || width % tower->patch != 0)
-        return error_set(e, STATUS_INVALID, "a picture of %d x %d pixels is no whole patches of %d",
-                         height, width, tower->patch);
-    int lines = height / tower->patch, columns = width / tower->patch;
-    bool even = lines % 2 == 0 && columns % 2 == 0 && (tower->oblong || lines == columns);
-    if (model->spec.projector.out > 0 && tower->shuffle == 2 && !even)
-        return error_set(e, STATUS_INVALID,
-                         "a picture of %d x %d patches; the model joins squares of 2 x 2 patches%s",
-                         lines, columns, tower->oblong ? "" : " of a square picture");
-    return STATUS_OK;
-}
-
-void tower_grid(const struct model *model, int height, int width, int *lines, int *columns) {
-    struct tower_patch patch = tower_patch_of(model);
-    *lines = height / (patch.side * patch.joined);
-    *columns = width / (patch.side * patch.joined);
-}
-
-int tower_count(const struct model *model, enum tower_end end, int height, int width) {
-    const struct tower_spec *tower = &model->spec.tower;
-    int patches = height / tower->patch * (width / tower->patch);
-    if (end == TOWER_POOLED) return 1;
-    if (end == TOWER_ROWS) return tower->class_tokens + patches;
-    int rows = patches + (tower->drops_class ? 0 : tower->class_tokens),
-        side = tower_patch_of(model).joined;
-    return rows / (side * side);
-}
-
-int tower_columns(const struct model *model, enum tower_end end) {
-    if (end == TOWER_ROWS) return model->stacks[STACK_TOWER].dims.hidden;
-    return model->spec.projector.out * (1 + model->spec.tower.n_deepstack);
 }
 
 /* Running. */
@@ -296,6 +246,19 @@ static void gather_input(struct tower *tower, struct tensor x) {
                 .y = tensor_cols(in, i * x.cols, x.cols), .x = x, .rows = layout->kept[i]});
 }
 
+/* The norm of a projector that comes before rows are joined. */
+static void norm_apart(struct tower *tower, struct tensor x) {
+    const struct model *model = tower->model;
+    const struct projector_spec *spec = &model->spec.projector;
+    if (!spec->normed_apart) return;
+    backend_norm(model->backend, &(struct norm_args){.y = x,
+                                                     .x = x,
+                                                     .gamma = model->projector.norm.gamma,
+                                                     .beta = model->projector.norm.beta,
+                                                     .epsilon = spec->epsilon,
+                                                     .kind = spec->norm});
+}
+
 /* The probe gathers the rows of each picture, behind the last layer: one row of scratch.branch a
  * picture. */
 static void attend_probes(struct tower *tower, struct tensor x) {
@@ -337,6 +300,15 @@ static void attend_probes(struct tower *tower, struct tensor x) {
                                                   .bias = model->tower.probe_proj.bias});
 }
 
+/* Joined rows as those that fc1 reads. */
+static struct tensor merge_rows(struct tower *tower, const struct projector_weights *weights,
+                                struct tensor in) {
+    struct tensor merged = tensor_rows(tower->merged, 0, in.rows);
+    backend_linear(tower->model->backend,
+                   &(struct linear_args){.y = merged, .x = in, .weight = &weights->merge.weight});
+    return merged;
+}
+
 /* Rows `from` to the first rows of tower->out, of these to column `column` and those behind it;
  * tower->in may be `from`. */
 static void project_rows(struct tower *tower, const struct projector_weights *weights,
@@ -345,15 +317,17 @@ static void project_rows(struct tower *tower, const struct projector_weights *we
     const struct projector_spec *spec = &model->spec.projector;
     struct backend *backend = model->backend;
     int n = from.rows;
-    struct tensor in = weights->norm.gamma ? tensor_rows(tower->in, 0, n) : from,
+    bool normed = weights->norm.gamma && !spec->normed_apart;
+    struct tensor in = normed ? tensor_rows(tower->in, 0, n) : from,
                   out = tensor_cols(tensor_rows(tower->out, 0, n), column, spec->out);
-    if (weights->norm.gamma)
+    if (normed)
         backend_norm(backend, &(struct norm_args){.y = in,
                                                   .x = from,
                                                   .gamma = weights->norm.gamma,
                                                   .beta = weights->norm.beta,
                                                   .epsilon = spec->epsilon,
                                                   .kind = spec->norm});
+    if (spec->merged > 0) in = merge_rows(tower, weights, in);
     if (spec->ffn == 0) {
         backend_linear(
             backend,
@@ -419,6 +393,7 @@ static enum status end_pass(struct tower *tower, float *rows, struct error *e) {
     } else if (tower->end == TOWER_POOLED) {
         gather_pooled(tower, x);
     } else {
+        norm_apart(tower, x);
         gather_input(tower, x);
     }
     project_rows(tower, &model->projector, from, 0);

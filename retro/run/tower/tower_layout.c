@@ -218,7 +218,7 @@ static void order_patches(struct tower_layout *layout, const struct tower_spec *
                           int grid_h, int grid_w) {
     if (tower->attended > 0) {
         order_windows(layout, tower->attended, grid_h, grid_w, first);
-    } else if (tower->oblong) {
+    } else if (tower->oblong && tower->shuffle == 2) {
         order_area(layout, &(struct patch_area){0, 0, grid_h, grid_w}, grid_w, first);
     } else {
         for (int i = 0; i < grid_h * grid_w; i++) layout->row_of[i] = first + i;

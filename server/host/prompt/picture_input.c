@@ -8,6 +8,7 @@ static const int64_t MOST_PIXELS = 1 << 25;
 
 static const char *what_is_read(const struct model *model) {
     if (model_arranges(model)) return "tiles as LLaVA-NeXT's";
+    if (model_lines(model)) return "pictures of any size as Pixtral's";
     return tower_patch_of(model).any_grid ? "pictures of any size as Qwen2-VL's"
                                           : "whole pictures, or tiles one after the other";
 }
@@ -18,6 +19,12 @@ static enum status check_patches(const struct preprocessor *preprocessor,
     if (preprocessor->patch == patch->side && preprocessor->merge == patch->joined &&
         preprocessor->frames == patch->frames)
         return STATUS_OK;
+    if (preprocessor->kind == PREPROCESSOR_PIXTRAL)
+        return error_set(e, STATUS_INVALID,
+                         "%s: the processor has \"patch_size\" %d and \"spatial_merge_size\" %d, "
+                         "the model's tower %d and %d",
+                         folder, preprocessor->patch, preprocessor->merge, patch->side,
+                         patch->joined);
     return error_set(e, STATUS_INVALID,
                      "%s: preprocessor_config.json has \"patch_size\" %d, \"merge_size\" %d and "
                      "\"temporal_patch_size\" "
@@ -29,37 +36,47 @@ static enum status check_patches(const struct preprocessor *preprocessor,
 /* Pictures stay within the rows that the tower has memory for. */
 static void limit_pixels(struct picture_input *input, const struct tower_patch *patch) {
     struct preprocessor *preprocessor = &input->preprocessor;
-    int64_t most = (int64_t)input->most_rows * patch->side * patch->side;
-    if (preprocessor->most_pixels <= most) return;
+    int64_t most = (int64_t)input->most_rows * patch->side * patch->side,
+            allowed = preprocessor_most_pixels(preprocessor);
+    if (allowed <= most) return;
     log_info(
         "pictures of more than %lld pixels are made smaller by server.max_picture_patches; the "
         "model's folder would "
         "allow %lld",
-        (long long)most, (long long)preprocessor->most_pixels);
+        (long long)most, (long long)allowed);
     preprocessor->most_pixels = most;
     if (preprocessor->least_pixels > most) preprocessor->least_pixels = most;
 }
 
+/* Whether the model reads what the processor makes. */
+static bool fits(const struct preprocessor *preprocessor, const struct model *model) {
+    return (preprocessor->kind == PREPROCESSOR_LLAVA_NEXT) == model_arranges(model) &&
+           (preprocessor->kind == PREPROCESSOR_PIXTRAL) == model_lines(model) &&
+           preprocessor_fits_patches(preprocessor) == tower_patch_of(model).any_grid;
+}
+
 enum status picture_input_open(struct picture_input *input, const struct model *model,
-                               const char *folder, int most_rows, struct error *e) {
+                               const struct tokenizer *tokenizer, const char *folder, int most_rows,
+                               struct error *e) {
     struct tower_patch patch = tower_patch_of(model);
     input->model = model;
     input->most_rows = most_rows;
     if (preprocessor_open(&input->preprocessor, folder, e)) return e->status;
-    bool lines = input->preprocessor.kind == PREPROCESSOR_LLAVA_NEXT,
-         any = input->preprocessor.kind == PREPROCESSOR_QWEN;
-    if (lines != model_arranges(model) || any != patch.any_grid)
+    if (!fits(&input->preprocessor, model))
         return error_set(e, STATUS_UNSUPPORTED,
                          "%s: the image processor of preprocessor_config.json does not make what "
                          "the model reads: %s",
                          folder, what_is_read(model));
-    if (!any) return STATUS_OK;
+    if (!patch.any_grid) return STATUS_OK;
     if (check_patches(&input->preprocessor, &patch, folder, e)) return e->status;
     limit_pixels(input, &patch);
-    return STATUS_OK;
+    return model_lines(model) ? picture_lines_open(&input->line_ids, tokenizer, folder, e)
+                              : STATUS_OK;
 }
 
 void picture_input_close(struct picture_input *input) { picture_words_free(&input->words); }
+
+enum { LEAST_OF_LINES = 2 /* a row, and the id behind its line */ };
 
 /* Made smaller, a picture may lose half of each side to whole rows. */
 static int least_rows_of_any(const struct preprocessor *preprocessor) {
@@ -73,6 +90,7 @@ static int least_rows_of_any(const struct preprocessor *preprocessor) {
 int picture_input_least_rows(const struct picture_input *input) {
     if (input->preprocessor.kind == PREPROCESSOR_QWEN)
         return least_rows_of_any(&input->preprocessor);
+    if (input->preprocessor.kind == PREPROCESSOR_PIXTRAL) return LEAST_OF_LINES;
     const struct picture_size *size =
         input->preprocessor.crop ? &input->preprocessor.cut : &input->preprocessor.size;
     struct error e;

@@ -5,6 +5,7 @@
 #include "retro/pictures/preprocessor.h"
 #include "retro/run/tower/picture_rows.h"
 #include "retro/run/tower/tile_order.h"
+#include "server/host/prompt/picture_lines.h"
 #include "server/host/prompt/picture_words.h"
 
 /* Constant after opening; threads may share it. */
@@ -13,14 +14,16 @@ struct picture_input {
     struct preprocessor preprocessor;
     int most_rows;              /* of a picture in the tower */
     struct picture_words words; /* owned; empty: the model has no chat template that tells them */
+    struct picture_line_ids line_ids; /* of a model that reads pictures in lines */
 };
 
 /* Reads the folder of a model that sees (model_sees). A picture of any size is made small enough
- * for `most_rows` of the tower. STATUS_NOT_FOUND: the folder does not say how pictures are made
- * ready, so that it is not known what the model should see. STATUS_UNSUPPORTED: it makes what the
- * tower does not read. */
+ * for `most_rows` of the tower. The tokenizer is the model's. STATUS_NOT_FOUND: the folder does not
+ * say how pictures are made ready, so that it is not known what the model should see.
+ * STATUS_UNSUPPORTED: it makes what the tower does not read. */
 enum status picture_input_open(struct picture_input *input, const struct model *model,
-                               const char *folder, int most_rows, struct error *e);
+                               const struct tokenizer *tokenizer, const char *folder, int most_rows,
+                               struct error *e);
 
 void picture_input_close(struct picture_input *input);
 /* The fewest rows that a picture takes. */
