@@ -1,7 +1,6 @@
 /* retro/weights/gguf_tower.c: kinds of towers in GGUF files: keys, tensors, tokens; whether a tower
  * fits its model. See gguf_tower.h. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "config/base/text.h"
@@ -14,7 +13,7 @@ static const struct key_row outer_keys[] = {
     {"has_audio_encoder", NULL, KEY_NEUTRAL, 0},  {"has_llava_projector", NULL, KEY_IGNORED, 0},
     {"has_qwen2vl_merger", NULL, KEY_IGNORED, 0}, {"projector_type", NULL, KEY_IGNORED, 0},
     {"use_gelu", NULL, KEY_IGNORED, 0}, /* the activation: gguf_tower_folder.c */
-    {"use_silu", NULL, KEY_IGNORED, 0},
+    {"use_silu", NULL, KEY_IGNORED, 0},           {"rope.freq_base", NULL, KEY_NEUTRAL, 10000},
 };
 static const struct architecture outer = {.name = "clip", .keys = ROWS(outer_keys)};
 
@@ -70,6 +69,18 @@ static const struct key_row qwen2_5_keys[] = {
 static const struct key_row qwen3_keys[] = {
     QWEN_KEYS, WIDTHS, {"is_deepstack_layers", NULL, KEY_IGNORED, 0}, /* deepstack_visual_indexes */
 };
+
+/* The epsilon of these norms is a constant, in the folders too. */
+#define PIXTRAL_KEYS(merged) \
+    SHARED_KEYS, WIDTHS, {"block_count", "num_hidden_layers", KEY_INT, 0}, \
+        {"attention.head_count", "num_attention_heads", KEY_INT, 0}, \
+        {"attention.layer_norm_epsilon", NULL, KEY_NEUTRAL, 1e-5f}, \
+        {"image_size", NULL, KEY_IGNORED, 0}, /* the longest edge of a picture */ \
+    { \
+        "spatial_merge_size", NULL, KEY_NEUTRAL, (merged) \
+    }
+static const struct key_row pixtral_keys[] = {PIXTRAL_KEYS(1)};
+static const struct key_row mistral3_keys[] = {PIXTRAL_KEYS(2)};
 
 #define SIGLIP "vision_tower.vision_model."
 /* CLIP's names, too. */
@@ -140,6 +151,30 @@ static const struct tower_tensor qwen3_tensors[] = {
     {"v.deepstack.#.fc2.*", "visual.deepstack_merger_list.#.linear_fc2.*"},
 };
 
+#define PIXTRAL "vision_tower.transformer.layers.#."
+/* The row of [IMG_BREAK] is that of the model. */
+#define PIXTRAL_TENSORS \
+    {"v.patch_embd.*", "vision_tower.patch_conv.*"}, {"v.pre_ln.*", "vision_tower.ln_pre.*"}, \
+        {"v.blk.#.ln1.*", PIXTRAL "attention_norm.*"}, \
+        {"v.blk.#.attn_q.*", PIXTRAL "attention.q_proj.*"}, \
+        {"v.blk.#.attn_k.*", PIXTRAL "attention.k_proj.*"}, \
+        {"v.blk.#.attn_v.*", PIXTRAL "attention.v_proj.*"}, \
+        {"v.blk.#.attn_out.*", PIXTRAL "attention.o_proj.*"}, \
+        {"v.blk.#.ln2.*", PIXTRAL "ffn_norm.*"}, \
+        {"v.blk.#.ffn_gate.*", PIXTRAL "feed_forward.gate_proj.*"}, \
+        {"v.blk.#.ffn_up.*", PIXTRAL "feed_forward.up_proj.*"}, \
+        {"v.blk.#.ffn_down.*", PIXTRAL "feed_forward.down_proj.*"}, \
+        {"mm.1.*", "multi_modal_projector.linear_1.*"}, \
+        {"mm.2.*", "multi_modal_projector.linear_2.*"}, { \
+        "v.token_embd.img_break", NULL \
+    }
+static const struct tower_tensor pixtral_tensors[] = {PIXTRAL_TENSORS};
+static const struct tower_tensor mistral3_tensors[] = {
+    PIXTRAL_TENSORS,
+    {"mm.input_norm.weight", "multi_modal_projector.norm.weight"},
+    {"mm.patch_merger.weight", "multi_modal_projector.patch_merger.merging_layer.weight"},
+};
+
 #define VISION(type, rows) \
     .vision = {.name = "clip.vision", .model_type = (type), .keys = ROWS(rows)}
 #define MERGER .last = "mm.2.weight", .marks = {NULL, "<|image_pad|>", NULL}
@@ -148,6 +183,10 @@ static const struct tower_tensor qwen3_tensors[] = {
     .processor = "Qwen2VLImageProcessor", .least_pixels = 56 * 56, .most_pixels = 28 * 28 * 16384
 #define QWEN3_PROCESSOR \
     .processor = "Qwen2VLImageProcessor", .least_pixels = 1 << 16, .most_pixels = 1 << 24
+/* Mistral Small's converters have called its decoder a llama, too. */
+#define PIXTRAL_KIND \
+    .projector = "pixtral", .models = {"mistral3", "llama"}, .last = "mm.2.weight", \
+    .paired = true, .marks = {NULL, "[IMG]", NULL}, .processor = "PixtralImageProcessor"
 static const struct tower_kind kinds[] = {
     {.projector = "gemma3",
      .family = TOWER_GEMMA3,
@@ -192,14 +231,21 @@ static const struct tower_kind kinds[] = {
      .tensors = ROWS(qwen3_tensors),
      MERGER,
      QWEN3_PROCESSOR},
+    {PIXTRAL_KIND, .family = TOWER_MISTRAL3, .told_by = "mm.patch_merger.weight",
+     .types = {"mistral3", "mistral3"}, VISION("pixtral", mistral3_keys),
+     .tensors = ROWS(mistral3_tensors)},
+    {PIXTRAL_KIND, .family = TOWER_PIXTRAL, .types = {"llava", "llava"},
+     VISION("pixtral", pixtral_keys), .tensors = ROWS(pixtral_tensors)},
 };
 
 static void list_projectors(char *text, size_t size) {
     size_t used = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < ARRAY_COUNT(kinds) && used < size; i++)
-        used +=
-            (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", kinds[i].projector);
+    for (size_t i = 0; i < ARRAY_COUNT(kinds) && used < size; i++) {
+        if (kinds[i].told_by) continue; /* the next one has the same name */
+        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
+                                 kinds[i].projector);
+    }
 }
 
 static bool read_projector(const struct gguf *tower, struct text_span *out) {
@@ -210,8 +256,10 @@ static bool read_projector(const struct gguf *tower, struct text_span *out) {
 static const struct tower_kind *find_kind(const struct gguf *tower) {
     struct text_span name;
     if (!read_projector(tower, &name)) return NULL;
-    for (size_t i = 0; i < ARRAY_COUNT(kinds); i++)
-        if (span_is(name, kinds[i].projector)) return &kinds[i];
+    for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
+        bool told = kinds[i].told_by == NULL || gguf_find(tower, kinds[i].told_by);
+        if (told && span_is(name, kinds[i].projector)) return &kinds[i];
+    }
     return NULL;
 }
 
@@ -345,96 +393,4 @@ enum status gguf_check_tower(const struct gguf *model, const struct gguf *tower,
         check_width(model, tower, architecture, kind, e))
         return e->status;
     return check_deepstack(model, tower, architecture, kind, e);
-}
-
-/* Names. */
-
-bool tower_swaps_mlp(const struct gguf *tower) {
-    const struct gguf_tensor *up = gguf_find(tower, "v.blk.0.ffn_up.weight"),
-                             *down = gguf_find(tower, "v.blk.0.ffn_down.weight"),
-                             *norm = gguf_find(tower, "v.blk.0.ln1.weight");
-    bool there = up && down && norm && up->n_dims == 2 && down->n_dims == 2 && norm->n_dims == 1;
-    return there && down->shape[1] == norm->shape[0] && up->shape[1] != norm->shape[0];
-}
-
-/* Whether a name has the form of a row; its number, -1 without one, and its ending. */
-static bool match(const char *form, const char *name, int64_t *number, const char **ending) {
-    *number = -1;
-    *ending = "";
-    for (; *form && *form != '*'; form++) {
-        if (*form == '#') {
-            char *end;
-            *number = strtol(name, &end, 10);
-            if (end == name || *name < '0' || *name > '9' || *number >= ARCHITECTURE_LAYERS)
-                return false;
-            name = end;
-        } else if (*form == *name) {
-            name++;
-        } else {
-            return false;
-        }
-    }
-    if (*form == '\0') return *name == '\0';
-    *ending = name;
-    return strcmp(name, "weight") == 0 || strcmp(name, "bias") == 0;
-}
-
-/* A row's name for the folder, with the number and the ending. */
-static bool fill(char *out, size_t size, const char *form, int64_t number, const char *ending) {
-    struct buffer name = {0};
-    for (; *form; form++) {
-        if (*form == '#')
-            buffer_printf(&name, "%lld", (long long)number);
-        else if (*form == '*')
-            buffer_append_string(&name, ending);
-        else
-            buffer_append(&name, form, 1);
-    }
-    bool fits = name.size < size;
-    if (fits) memcpy(out, name.data, name.size + 1);
-    buffer_free(&name);
-    return fits;
-}
-
-/* The rows of both products of an MLP are beside each other. */
-static const struct tower_tensor *exchange_mlp(const struct tower_tensor *row) {
-    if (strstr(row->name, "ffn_up")) return row + 1;
-    return strstr(row->name, "ffn_down") ? row - 1 : row;
-}
-
-static bool name_tensor(struct gguf_view *view, const struct gguf *tower,
-                        const struct tower_kind *kind, const char *name) {
-    for (size_t i = 0; i < kind->n_tensors; i++) {
-        const struct tower_tensor *row = &kind->tensors[i];
-        const char *ending;
-        int64_t number;
-        if (!match(row->name, name, &number, &ending)) continue;
-        if (row->folder == NULL) return true;
-        if (tower_swaps_mlp(tower)) row = exchange_mlp(row);
-        if (strncmp(name, "v.deepstack.", strlen("v.deepstack.")) == 0)
-            number = tower_count_deepstack(tower, kind, number);
-        return fill(view->name, sizeof view->name, row->folder, number, ending);
-    }
-    return false;
-}
-
-enum status gguf_view_tower(struct gguf_view *view, const struct gguf *model,
-                            const struct gguf_tensor *tensor, const struct gguf_tensor **frames,
-                            struct error *e) {
-    static const char first[] = "v.patch_embd.weight", second[] = "v.patch_embd.weight.1";
-    const struct gguf *tower = gguf_joined(model);
-    const struct tower_kind *kind = find_kind(tower);
-    bool two = kind->most_pixels > 0; /* of Qwen's towers */
-    *view = (struct gguf_view){.turned = false};
-    *frames = NULL;
-    if (two && strcmp(tensor->name, second) == 0) return STATUS_OK;
-    if (two && strcmp(tensor->name, first) == 0) {
-        *frames = gguf_find(tower, second);
-        if (*frames == NULL)
-            return error_set(e, STATUS_CORRUPT, "%s: tensor %s is missing", gguf_name(tower),
-                             second);
-    }
-    if (name_tensor(view, tower, kind, tensor->name)) return STATUS_OK;
-    return error_set(e, STATUS_UNSUPPORTED, "%s: tensor \"%s\" has no place in a tower of %s",
-                     gguf_name(tower), tensor->name, kind->projector);
 }

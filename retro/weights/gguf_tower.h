@@ -3,6 +3,7 @@
  * the processor's file and the tensors.
  *
  *     gguf_tower.c         kinds of towers: keys, tensors, tokens; a tower that fits its model
+ *     gguf_tower_names.c   tensors by the folder's names
  *     gguf_tower_folder.c  what the folder's files say
  *
  * As with the text, a key or a tensor that is not known is an error. */

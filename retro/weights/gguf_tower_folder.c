@@ -25,11 +25,13 @@ static enum status find_picture(const struct gguf *model, const struct tower_kin
 }
 
 /* The activation of the MLPs, as llama.cpp knows it by two keys. */
-static void write_activation(struct json_writer *w, const struct gguf *tower) {
+static void write_activation(struct json_writer *w, const struct gguf *tower,
+                             const struct tower_kind *kind) {
+    const char *exact = kind->paired ? "gelu" : "gelu_pytorch_tanh";
     int64_t gelu = 0, silu = 0;
     gguf_int(gguf_value_find(tower, "clip.use_gelu"), &gelu);
     gguf_int(gguf_value_find(tower, "clip.use_silu"), &silu);
-    put_key_string(w, "hidden_act", gelu ? "gelu_pytorch_tanh" : silu ? "silu" : "quick_gelu");
+    put_key_string(w, "hidden_act", gelu ? exact : silu ? "silu" : "quick_gelu");
 }
 
 static enum status find_tensor(const struct gguf *tower, const char *name,
@@ -86,6 +88,17 @@ static enum status write_layer(struct json_writer *w, const struct gguf *tower,
     return STATUS_OK;
 }
 
+/* The rows of all layers are read, and two of them side by side become one in Mistral 3 alone. */
+static void write_pixtral(struct json_writer *w, const struct gguf *tower,
+                          const struct tower_kind *kind) {
+    put_key_int(w, "vision_feature_layer", -1);
+    put_key_bool(w, "multimodal_projector_bias", gguf_find(tower, "mm.1.bias") != NULL);
+    if (kind->family == TOWER_PIXTRAL)
+        put_key_string(w, "vision_feature_select_strategy", "full");
+    else
+        put_key_int(w, "spatial_merge_size", 2);
+}
+
 /* Qwen2-VL says how many times as wide an MLP is. */
 static enum status write_qwen2(struct json_writer *w, const struct gguf *tower,
                                const struct tower_kind *kind, struct error *e) {
@@ -135,7 +148,7 @@ static enum status write_qwen3(struct json_writer *w, const struct gguf *tower,
 static enum status write_vision(struct json_writer *w, const struct gguf *tower,
                                 const struct tower_kind *kind, struct error *e) {
     if (kind->vision.model_type) put_key_string(w, "model_type", kind->vision.model_type);
-    write_activation(w, tower);
+    write_activation(w, tower, kind);
     if (gguf_write_keys(w, tower, &kind->vision, kind->vision.keys, kind->vision.n_keys, e))
         return e->status;
     switch (kind->family) {
@@ -154,6 +167,7 @@ enum status gguf_write_tower(struct json_writer *w, const struct gguf *model, st
     put_key_int(w, "image_token_id", id);
     if (kind->family == TOWER_GEMMA3 && write_together(w, tower, kind, e)) return e->status;
     if (kind->family == TOWER_LLAVA && write_layer(w, tower, kind, e)) return e->status;
+    if (kind->paired) write_pixtral(w, tower, kind);
     put_key_object(w, "vision_config");
     if (write_vision(w, tower, kind, e)) return e->status;
     put_object_end(w);
@@ -199,9 +213,17 @@ static enum status write_limits(struct json_writer *w, const struct gguf *tower,
 }
 
 static enum status write_size(struct json_writer *w, const struct gguf *tower,
-                              const struct tower_kind *kind, struct error *e) {
+                              const struct tower_kind *kind, int64_t patch, struct error *e) {
     int64_t side = 0;
     if (tower_read_size(tower, kind, "image_size", &side, e)) return e->status;
+    if (kind->paired) {
+        put_key_int(w, "patch_size", patch);
+        put_key_int(w, "spatial_merge_size", kind->family == TOWER_MISTRAL3 ? 2 : 1);
+        put_key_object(w, "size");
+        put_key_int(w, "longest_edge", side);
+        put_object_end(w);
+        return STATUS_OK;
+    }
     if (kind->family == TOWER_LLAVA) { /* the middle of a picture */
         put_key_int(w, "size", side);
         put_key_int(w, "crop_size", side);
@@ -227,7 +249,7 @@ enum status gguf_write_processor(const struct gguf *model, struct buffer *json, 
     if (write_colors(&w, tower, kind, "image_mean", e) ||
         write_colors(&w, tower, kind, "image_std", e) ||
         (kind->most_pixels > 0 ? write_limits(&w, tower, kind, patch, e)
-                               : write_size(&w, tower, kind, e)))
+                               : write_size(&w, tower, kind, patch, e)))
         return e->status;
     put_object_end(&w);
     return STATUS_OK;

@@ -11,10 +11,20 @@ struct tower_tensor {
     const char *name, *folder;
 };
 
-enum tower_family { TOWER_GEMMA3, TOWER_QWEN2, TOWER_QWEN2_5, TOWER_QWEN3, TOWER_LLAVA };
+enum tower_family {
+    TOWER_GEMMA3,
+    TOWER_QWEN2,
+    TOWER_QWEN2_5,
+    TOWER_QWEN3,
+    TOWER_LLAVA,
+    TOWER_PIXTRAL,
+    TOWER_MISTRAL3
+};
 
 struct tower_kind {
     const char *projector; /* clip.projector_type */
+    const char *told_by; /* a tensor that towers of this kind have, and others of the same projector
+                            have not; NULL: none */
     enum tower_family family;
     /* The architectures of models that it goes with, and the model_type of their folders. */
     const char *models[4], *types[4];
@@ -23,6 +33,7 @@ struct tower_kind {
     size_t n_tensors;
     const char *last; /* the tensor whose dimension last_dim is the width of the model */
     int last_dim;
+    bool paired; /* queries and keys lie in pairs (struct gguf_view) */
     struct tower_marks marks;
     const char *processor;             /* image_processor_type */
     int64_t least_pixels, most_pixels; /* of a picture of any size, where the file does not tell */

@@ -10,7 +10,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 GOLDEN = ROOT / "tests/golden/mmproj"
-NAMES = ["gemma3_a", "llava_hf_clip", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"]
+NAMES = ["gemma3_a", "llava_hf_clip", "mistral3", "ministral3_vl", "pixtral", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe",
+         "qwen3_5", "qwen3_5_moe"]
 
 ROUNDED = {"gemma3_a_f16": "0.02", "qwen2_vl_bf16": "0.2"}  # towers in F16 and BF16
 

@@ -469,7 +469,7 @@ def test_keys_that_transformers_leaves_out(tmp_path, name, keys, words):
                                               ("hf_qwen3_vl", "deepstack_visual_indexes", [0, 2]),
                                               ("hf_qwen3_vl", "hidden_act", "gelu"),
                                               ("mistral3", "projector_hidden_act", "relu"),
-                                              ("ministral3_vl", "vision_feature_layer", -1),
+                                              ("ministral3_vl", "vision_feature_layer", -2),
                                               ("hf_pixtral", "hidden_act", "gelu"),
                                               ("hf_pixtral", "rope_parameters", {"rope_theta": 1000}),
                                               ("qwen2_vl", "rope_scaling", {"type": "mrope", "mrope_section": [3, 3, 2]}),

@@ -10,7 +10,7 @@ from conftest import BUILD, ROOT, Server
 
 GOLDEN = ROOT / "tests/golden"
 PAIRS = GOLDEN / "mmproj"
-NAMES = ["gemma3_served", "llava_served", "qwen_vl_served", "qwen3_vl_served", "qwen3_5_served"]
+NAMES = ["gemma3_served", "llava_served", "mistral3_served", "qwen_vl_served", "qwen3_vl_served", "qwen3_5_served"]
 
 
 def messages_of(folder, turns):

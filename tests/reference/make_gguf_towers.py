@@ -27,7 +27,7 @@ GOLDEN = HERE.parent / "golden"
 OUT = GOLDEN / "mmproj"
 F32, F16, BF16, Q8 = (gguf.LlamaFileType[kind] for kind in ("ALL_F32", "MOSTLY_F16", "MOSTLY_BF16", "MOSTLY_Q8_0"))
 MARKS = {"llava": {63: "<image>"}, "gemma3": {60: "<start_of_image>", 61: "<end_of_image>", 62: "<image_soft_token>"},
-         "qwen": {60: "<|vision_start|>", 61: "<|vision_end|>", 62: "<|image_pad|>", 63: "<|video_pad|>"}}
+         "mistral": {10: "[IMG]", 12: "[IMG_BREAK]", 13: "[IMG_END]"}, "qwen": {60: "<|vision_start|>", 61: "<|vision_end|>", 62: "<|image_pad|>", 63: "<|video_pad|>"}}
 LACKING = "<image_soft_token>"
 
 
@@ -84,6 +84,8 @@ def name_as_published(folder):
     from safetensors.torch import load_file, save_file
     tensors = load_file(folder / "model.safetensors")
     plain, whole = "vision_tower.", "vision_tower.vision_model."
+    if "vision_tower.patch_conv.weight" in tensors:  # Pixtral's are called so
+        return
     tensors = {name if whole in name else name.replace(plain, whole): values for name, values in tensors.items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
@@ -123,9 +125,12 @@ def convert_text(folder, out):
 def convert(folder, out, kind, kind_of_tower, keys):
     hparams = json.loads((folder / "config.json").read_text())
     served = (folder / "chat_template.jinja").exists()
-    marks = MARKS["gemma3" if hparams["model_type"] == "gemma3" else "qwen"]
+    line = hparams["vision_config"].get("model_type") == "pixtral"
+    marks = MARKS["mistral" if line else "gemma3" if hparams["model_type"] == "gemma3" else "qwen"]
     if not served:
-        letters = dict(model=dict(vocab={str(i): i for i in range(64)}), added_tokens=[])
+        letters = dict(model=dict(vocab={str(i): i for i in range(64)}), added_tokens=[dict(id=i, content=m) for i, m in marks.items()])
+        if line:
+            (folder / "tokenizer_config.json").write_text("{}")
         (folder / "tokenizer.json").write_text(json.dumps(letters))  # Gemma's converter counts them
         half, image = [0.5] * 3, hparams["vision_config"].get("image_size", 0)
         rows = hparams.get("mm_tokens_per_image", 0)
@@ -138,6 +143,7 @@ def convert(folder, out, kind, kind_of_tower, keys):
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     text = get_model_class(hparams["architectures"][0])
+    text = getattr(text, "Ministral3Model", text)  # what the converter of Mistral 3 wraps
     tower = get_model_class(hparams["architectures"][0], mmproj=True)
 
     def set_parameters(model):
@@ -257,6 +263,10 @@ ALL = {
     "gemma3_served": lambda: make("gemma3_served"),
     "llava_hf_clip": lambda: make_llava("llava_hf_clip"),
     "llava_served": lambda: make_llava("llava_served"),
+    "mistral3": lambda: make("mistral3"),
+    "ministral3_vl": lambda: make("ministral3_vl"),
+    "mistral3_served": lambda: make("mistral3_served"),
+    "pixtral": lambda: make("pixtral"),
     "qwen2_vl": lambda: make("qwen2_vl"),
     "qwen2_vl_bf16": lambda: make("qwen2_vl", BF16, "_bf16"),
     "qwen2_5_vl": lambda: make("qwen2_5_vl", window_size=16),

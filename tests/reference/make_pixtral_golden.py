@@ -165,10 +165,9 @@ def mistral3():
 
 
 def ministral3_vl():
-    """Tied, with an epsilon of the text's own, biases of the projector, and the tower's last layer left out."""
+    """Tied, with an epsilon of the text's own and biases of the projector."""
     config = Mistral3Config(text_config=dict(TEXT_3, rms_norm_eps=1e-3, tie_word_embeddings=True), vision_config=TOWER,
-                            spatial_merge_size=2, image_token_index=IMAGE, tie_word_embeddings=True, multimodal_projector_bias=True,
-                            vision_feature_layer=-2)
+                            spatial_merge_size=2, image_token_index=IMAGE, tie_word_embeddings=True, multimodal_projector_bias=True)
     config._attn_implementation = "eager"
     make("ministral3_vl", Mistral3ForConditionalGeneration(config), 2)
 

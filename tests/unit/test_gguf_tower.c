@@ -184,6 +184,98 @@ static void test_qwen3(void **state) {
     gguf_close(gguf);
 }
 
+/* Rows of a head that lie in pairs, and a projector of 16 columns to 32. */
+static void draft_pixtral(struct gguf_draft *d, bool merges) {
+    draft_tower(d, "pixtral");
+    draft_tensor(d, "v.blk.1.attn_k.weight", 0, 16, 16, 16 * 16 * 4);
+    draft_tensor(d, "v.token_embd.img_break", 0, 0, 32, 32 * 4);
+    draft_tensor(d, "mm.2.weight", 0, 32, 32, 32 * 32 * 4);
+    if (!merges) return;
+    draft_u32(d, "clip.vision.spatial_merge_size", 2);
+    draft_tensor(d, "mm.patch_merger.weight", 0, 64, 16, 64 * 16 * 4);
+}
+
+/* The merger tells Mistral Small from Pixtral 12B, whatever the decoder is called. */
+static void check_pixtral(const char *architecture, bool merges) {
+    struct gguf_draft model = {0}, tower = {0};
+    struct gguf *gguf;
+    struct weights *weights;
+    struct preprocessor processor;
+    struct buffer text = {0};
+    struct error e = {0};
+    char path[FOLDER_PATH_SIZE];
+    draft_model(&model, architecture, "[IMG]");
+    draft_pixtral(&tower, merges);
+    open_drafts(&gguf, &model, &tower);
+    assert_int_equal(gguf_write_config(gguf, &text, &e), STATUS_OK);
+    struct json *config = parse(&text);
+    assert_true(json_text_is(json_member(config, "model_type"), merges ? "mistral3" : "llava"));
+    assert_int_equal(json_int(json_member(config, "image_token_id")), 2);
+    assert_int_equal(json_int(json_member(config, "vision_feature_layer")), -1);
+    assert_false(json_bool(json_member(config, "multimodal_projector_bias")));
+    const struct json *vision = json_member(config, "vision_config");
+    assert_true(json_text_is(json_member(vision, "model_type"), "pixtral"));
+    json_close(config);
+    buffer_free(&text);
+    gguf_close(gguf);
+
+    folder_path(path, folder, "model.gguf");
+    if (preprocessor_open(&processor, path, &e)) fail_msg("%s", e.text);
+    assert_int_equal(processor.kind, PREPROCESSOR_PIXTRAL);
+    assert_int_equal(processor.size.width, 32);
+    assert_int_equal(processor.patch, 4);
+    assert_int_equal(processor.merge, merges ? 2 : 1);
+
+    if (weights_open(&weights, folder, &e)) fail_msg("%s", e.text);
+    const struct stored_tensor *keys =
+        weights_find(weights, "vision_tower.transformer.layers.1.attention.k_proj.weight");
+    assert_non_null(keys);
+    assert_int_equal(keys->paired, 8);
+    assert_int_equal(weights_find(weights, "multi_modal_projector.linear_2.weight")->paired, 0);
+    assert_int_equal(weights_count(weights), merges ? 4 : 3);
+    weights_close(weights);
+}
+
+static void test_pixtral(void **state) {
+    (void)state;
+    check_pixtral("llama", true);
+    check_pixtral("mistral3", true);
+    check_pixtral("llama", false);
+}
+
+static void refuse_pixtral(const char *key, uint32_t number, bool is_float) {
+    struct gguf_draft model = {0}, tower = {0};
+    struct gguf *gguf;
+    struct buffer text = {0};
+    struct error e = {0};
+    draft_model(&model, "llama", "[IMG]");
+    draft_pixtral(&tower, false);
+    if (is_float)
+        draft_f32(&tower, key, (float)number);
+    else
+        draft_u32(&tower, key, number);
+    open_drafts(&gguf, &model, &tower);
+    assert_int_equal(gguf_write_config(gguf, &text, &e), STATUS_UNSUPPORTED);
+    expect_words(&e, key);
+    buffer_free(&text);
+    gguf_close(gguf);
+}
+
+static void test_other_pixtrals(void **state) {
+    (void)state;
+    struct gguf_draft model = {0}, tower = {0};
+    refuse_pixtral("clip.vision.spatial_merge_size", 2, false);
+    refuse_pixtral("clip.vision.attention.layer_norm_epsilon", 1, true);
+    draft_model(&model, "llama", "[IMG]");
+    draft_pixtral(&tower, false);
+    draft_f32(&tower, "clip.rope.freq_base", 500);
+    refuse_drafts(&model, &tower, "clip.rope.freq_base");
+    model = tower = (struct gguf_draft){0};
+    draft_model(&model, "gemma3", "[IMG]");
+    draft_pixtral(&tower, true);
+    refuse_drafts(&model, &tower, "a tower (pixtral) that does not go with");
+}
+
 /* Without a tower's file the model reads texts, and no processor is there. */
 static void test_alone(void **state) {
     (void)state;
@@ -537,6 +629,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_gemma),
         TEST(test_qwen3),
+        TEST(test_pixtral),
+        TEST(test_other_pixtrals),
         TEST(test_alone),
         TEST(test_added_token),
         TEST(test_names),
