@@ -5,7 +5,7 @@
  * A processor follows one of transformers' two back ends to the last bit: torchvision's where its
  * name ends with "Fast", Pillow's where it ends with "Pil". Of names without an ending, those of
  * CLIP, ViT, LLaVA and LLaVA-NeXT follow Pillow's, with which their models were trained; those of
- * SigLIP, GOT-OCR2, Gemma 3, Qwen2-VL and Pixtral follow torchvision's.
+ * SigLIP, GOT-OCR2, Gemma 3, Gemma 4, Qwen2-VL and Pixtral follow torchvision's.
  */
 #pragma once
 
@@ -27,7 +27,8 @@ enum preprocessor_kind {
                           * Megatron's way */
     PREPROCESSOR_QWEN,   /* one picture of any size within limits, its sides multiples of merged
                             patches */
-    PREPROCESSOR_PIXTRAL /* one picture of any size that fits `size`, its sides likewise */
+    PREPROCESSOR_PIXTRAL, /* one picture of any size that fits `size`, its sides likewise */
+    PREPROCESSOR_GEMMA4 /* one picture as large as the limit lets it be, its sides such multiples */
 };
 
 struct preprocessor {
@@ -44,7 +45,8 @@ struct preprocessor {
     int grid_count;
     int least_tiles, most_tiles; /* PREPROCESSOR_TILES */
     int64_t least_pixels;        /* PREPROCESSOR_QWEN */
-    int64_t most_pixels; /* likewise, and PREPROCESSOR_PIXTRAL, where 0 is no further limit */
+    int64_t most_pixels; /* of pictures of any size; PREPROCESSOR_PIXTRAL: 0 is no further limit */
+    int most_tokens;     /* PREPROCESSOR_GEMMA4: merged patches of a picture */
     int patch, merge,
         frames; /* of pictures of any size: pixels of a patch's side, patches of a merged one's,
                  * and frames that a picture is repeated for, which is left to the tower */
@@ -52,7 +54,8 @@ struct preprocessor {
 
 /* Whether sides of a picture become multiples of merged patches. */
 static inline bool preprocessor_fits_patches(const struct preprocessor *preprocessor) {
-    return preprocessor->kind == PREPROCESSOR_QWEN || preprocessor->kind == PREPROCESSOR_PIXTRAL;
+    enum preprocessor_kind kind = preprocessor->kind;
+    return kind == PREPROCESSOR_QWEN || kind == PREPROCESSOR_PIXTRAL || kind == PREPROCESSOR_GEMMA4;
 }
 /* Pixels that such a picture has at most. */
 int64_t preprocessor_most_pixels(const struct preprocessor *preprocessor);
@@ -77,6 +80,9 @@ struct picture_tiles {
     struct picture_size original; /* of the picture that was given */
     float *pixels;                /* owned */
 };
+/* PREPROCESSOR_GEMMA4: pictures become so many tokens at most. */
+void preprocessor_limit_tokens(struct preprocessor *preprocessor, int most);
+
 void picture_tiles_free(struct picture_tiles *tiles);
 
 /* Safe to call from several threads. *out is empty after an error: STATUS_TOO_LARGE where a step

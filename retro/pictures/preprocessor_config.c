@@ -232,6 +232,17 @@ static const struct json_field gemma3_fields[] = {
     {.name = "pan_and_scan_max_num_crops", .type = JSON_IGNORED},
     {.name = "pan_and_scan_min_ratio_to_activate", .type = JSON_IGNORED},
 };
+/* The size follows from the numbers of tokens and of patches. */
+static const struct json_field gemma4_fields[] = {
+    STEPS,
+    NO_CROP,
+    NO_PAD,
+    {.name = "default_to_square", .type = JSON_IGNORED},
+    {.name = "size", .type = JSON_EMPTY},
+    {"patch_size", JSON_INT, AT(values.patch), .min = 1, .max = 256},
+    {"pooling_kernel_size", JSON_INT, AT(values.merge), .min = 1, .max = 16},
+    {"max_soft_tokens", JSON_INT, AT(values.most_tokens), .min = 70, .max = 1120},
+};
 static const struct json_field qwen_fields[] = {
     STEPS,
     NO_CROP,
@@ -259,6 +270,7 @@ static const struct json_table plain_table = JSON_TABLE(plain_fields),
                                next_table = JSON_TABLE(next_fields),
                                tiles_table = JSON_TABLE(tiles_fields),
                                gemma3_table = JSON_TABLE(gemma3_fields),
+                               gemma4_table = JSON_TABLE(gemma4_fields),
                                qwen_table = JSON_TABLE(qwen_fields),
                                pixtral_table = JSON_TABLE(pixtral_fields);
 
@@ -306,6 +318,18 @@ static const struct processor_row {
     {"Gemma3",
      &gemma3_table,
      {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BILINEAR, RESIZE_AS_TORCHVISION}, HALF_STEPS}},
+    {"Gemma4",
+     &gemma4_table,
+     {.kind = PREPROCESSOR_GEMMA4,
+      .way = {RESIZE_BICUBIC, RESIZE_AS_TORCHVISION},
+      .resize = true,
+      .rescale = true,
+      .factor = 1 / 255.0,
+      .deviation = {1, 1, 1},
+      .patch = 16,
+      .merge = 3,
+      .frames = 1,
+      .most_tokens = 280}},
     {"Qwen2VL",
      &qwen_table,
      {.kind = PREPROCESSOR_QWEN,
@@ -362,6 +386,21 @@ static bool channels_copy(double channels[3], const struct json_list *list) {
     return true;
 }
 
+/* The numbers of tokens that the tower was trained with. */
+static enum status tokens_finish(struct preprocessor *preprocessor, const char *name,
+                                 struct error *e) {
+    static const int known[] = {70, 140, 280, 560, 1120};
+    int most = preprocessor->most_tokens;
+    for (size_t i = 0; i < ARRAY_COUNT(known); i++) {
+        if (known[i] != most) continue;
+        preprocessor_limit_tokens(preprocessor, most);
+        return STATUS_OK;
+    }
+    return error_set(e, STATUS_INVALID,
+                     "%s: \"max_soft_tokens\" is %d, must be 70, 140, 280, 560 or 1120", name,
+                     most);
+}
+
 /* The keys together. */
 static enum status keys_finish(struct preprocessor_keys *keys, const char *name, struct error *e) {
     struct preprocessor *preprocessor = &keys->values;
@@ -381,6 +420,8 @@ static enum status keys_finish(struct preprocessor_keys *keys, const char *name,
     if (preprocessor->kind == PREPROCESSOR_TILES && preprocessor->shortest_edge > 0)
         return error_set(e, STATUS_INVALID,
                          "%s: \"size\" must have height and width: tiles are of one size", name);
+    if (preprocessor->kind == PREPROCESSOR_GEMMA4 && tokens_finish(preprocessor, name, e))
+        return e->status;
     if (preprocessor->least_tiles > preprocessor->most_tiles)
         return error_set(e, STATUS_INVALID, "%s: \"min_patches\" is %d and \"max_patches\" %d",
                          name, preprocessor->least_tiles, preprocessor->most_tiles);
@@ -414,7 +455,7 @@ enum status preprocessor_read(struct preprocessor *out, const struct json *root,
         return error_set(e, STATUS_UNSUPPORTED,
                          "%s: \"image_processor_type\" is \"%.80s\", built in are those of CLIP, "
                          "Siglip, ViT, Llava, "
-                         "LlavaNext, GotOcr2, Gemma3, Qwen2VL and Pixtral, as "
+                         "LlavaNext, GotOcr2, Gemma3, Gemma4, Qwen2VL and Pixtral, as "
                          "CLIPImageProcessor",
                          name, class);
 

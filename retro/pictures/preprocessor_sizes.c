@@ -52,7 +52,7 @@ static int merged_length(int length, int factor) { return (length - 1) / factor 
 
 int64_t preprocessor_most_pixels(const struct preprocessor *preprocessor) {
     int factor = preprocessor->patch * preprocessor->merge;
-    bool limited = preprocessor->kind == PREPROCESSOR_QWEN || preprocessor->most_pixels > 0;
+    bool limited = preprocessor->kind != PREPROCESSOR_PIXTRAL || preprocessor->most_pixels > 0;
     if (limited) return preprocessor->most_pixels;
     return area_of((struct picture_size){merged_length(preprocessor->size.height, factor),
                                          merged_length(preprocessor->size.width, factor)});
@@ -87,11 +87,45 @@ static enum status pixtral_size(struct picture_size *out, const struct preproces
     return STATUS_OK;
 }
 
+void preprocessor_limit_tokens(struct preprocessor *preprocessor, int most) {
+    int side = preprocessor->patch * preprocessor->merge;
+    preprocessor->most_tokens = most;
+    preprocessor->most_pixels = (int64_t)most * side * side;
+}
+
+/* One side of merged patches, and as many of them along the other as the picture is longer there.
+ */
+static int narrow_length(int longer, int shorter, int side, int most) {
+    int times = longer / shorter;
+    return min_int(times, most) * side;
+}
+
+/* get_aspect_ratio_preserving_size: the picture is as large as its tokens allow, in its own shape
+ * as far as whole merged patches keep it. */
+static enum status gemma4_size(struct picture_size *out, const struct preprocessor *preprocessor,
+                               struct picture_size given, struct error *e) {
+    int side = preprocessor->patch * preprocessor->merge, most = preprocessor->most_tokens;
+    double factor = sqrt((double)preprocessor->most_pixels / (double)area_of(given));
+    struct picture_size size = {factors_length(floor(factor * given.height / side), side),
+                                factors_length(floor(factor * given.width / side), side)};
+    if (size.height == 0 && size.width == 0)
+        return error_set(e, STATUS_INVALID,
+                         "a picture of %d x %d pixels does not fill a square of %d pixels",
+                         given.width, given.height, side);
+    if (size.height == 0)
+        size = (struct picture_size){side, narrow_length(given.width, given.height, side, most)};
+    else if (size.width == 0)
+        size = (struct picture_size){narrow_length(given.height, given.width, side, most), side};
+    *out = size;
+    return STATUS_OK;
+}
+
 enum status resized_size(struct picture_size *out, const struct preprocessor *preprocessor,
                          struct picture_size given, struct error *e) {
     if (preprocessor->kind == PREPROCESSOR_QWEN) return qwen_size(out, preprocessor, given, e);
     if (preprocessor->kind == PREPROCESSOR_PIXTRAL)
         return pixtral_size(out, preprocessor, given, e);
+    if (preprocessor->kind == PREPROCESSOR_GEMMA4) return gemma4_size(out, preprocessor, given, e);
     *out = preprocessor->shortest_edge > 0 ? shortest_edge_size(preprocessor->shortest_edge, given)
                                            : preprocessor->size;
     return STATUS_OK;

@@ -18,6 +18,7 @@ static bool is_small(const struct preprocessor *p) {
     if (p->kind == PREPROCESSOR_QWEN)
         small = p->least_pixels <= SIDE * SIDE && p->patch * p->merge <= SIDE;
     if (p->kind == PREPROCESSOR_PIXTRAL) small = small && p->patch * p->merge <= SIDE;
+    if (p->kind == PREPROCESSOR_GEMMA4) small = p->most_pixels <= SIDE * SIDE;
     if (p->kind == PREPROCESSOR_LLAVA_NEXT) small = small && p->cut.height >= SIDE / 8;
     for (int i = 0; p->kind == PREPROCESSOR_LLAVA_NEXT && i < p->grid_count; i++)
         small = small && size_is_small(p->grids[i]);

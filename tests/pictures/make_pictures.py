@@ -205,6 +205,9 @@ PROCESSORS = {
     "GotOcr2": [{"size": {"height": 20, "width": 24}},
                 {"crop_to_patches": True, "max_patches": 6, "size": {"height": 20, "width": 24}},
                 {"crop_to_patches": True, "min_patches": 3, "max_patches": 40, "size": {"height": 14, "width": 14}}],
+    "Gemma4": [{"max_soft_tokens": 70}, {"patch_size": 4, "resample": 2}, {"patch_size": 3, "pooling_kernel_size": 2, "max_soft_tokens": 140},
+               {"patch_size": 2, "max_soft_tokens": 70, "do_rescale": False},
+               {"patch_size": 2, "max_soft_tokens": 1120, "do_normalize": True, "image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.6, 0.7]}],
     "Qwen2VL": [{"size": {"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}},
                 {"patch_size": 4, "size": {"shortest_edge": 2000, "longest_edge": 3000}},
                 {"patch_size": 4, "size": {"shortest_edge": 64, "longest_edge": 450}},
@@ -217,8 +220,13 @@ PROCESSORS = {
 
 
 def planes(processor, found):
-    """The values as [tiles, 3, height, width]; Qwen2-VL's come as patches, twice in time, in blocks of merged ones."""
+    """The values as [tiles, 3, height, width]; Qwen2-VL's come as patches, twice in time, in blocks of merged ones, and Gemma
+    4's as patches of pixels, filled up."""
     values = np.asarray(found["pixel_values"], np.float32)
+    if "image_position_ids" in found:
+        side, (columns, rows) = processor.patch_size, np.asarray(found["image_position_ids"])[0].max(0) + 1
+        cells = values[0, :rows * columns].reshape(rows, columns, side, side, 3)
+        return np.ascontiguousarray(cells.transpose(4, 0, 2, 1, 3).reshape(1, 3, rows * side, columns * side))
     if "image_grid_thw" not in found:
         return values[0] if values.ndim == 5 else values
     side, merge = processor.patch_size, processor.merge_size
@@ -229,7 +237,7 @@ def planes(processor, found):
 
 def write_prepared():
     folders = {"CLIP": "clip", "Siglip": "siglip", "ViT": "vit", "Llava": "llava", "LlavaNext": "llava_next",
-               "GotOcr2": "got_ocr2", "Qwen2VL": "qwen2_vl", "Pixtral": "pixtral"}
+               "GotOcr2": "got_ocr2", "Gemma4": "gemma4", "Qwen2VL": "qwen2_vl", "Pixtral": "pixtral"}
     lines = []
     for kind, list_of_keys in PROCESSORS.items():
         for back_end, module in (("Pil", "image_processing_pil_"), ("Fast", "image_processing_")):

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "retro/pictures/preprocessor.h"
+#include "retro/pictures/preprocessor_sizes.h"
 #include "retro/run/tower/tile_order.h"
 
 static const char folder[] = "tests/pictures";
@@ -130,7 +130,7 @@ static void check_prepared(const char *line) {
 
 static void test_prepared(void **state) {
     (void)state;
-    assert_int_equal(each_line("prepared.txt", check_prepared), 108);
+    assert_int_equal(each_line("prepared.txt", check_prepared), 128);
 }
 
 static void refuse_processor(const char *text, enum status status, const char *words) {
@@ -147,6 +147,7 @@ static void refuse_processor(const char *text, enum status status, const char *w
 #define TILES "{\"image_processor_type\": \"GotOcr2ImageProcessor\", "
 #define QWEN "{\"image_processor_type\": \"Qwen2VLImageProcessor\", "
 #define GEMMA "{\"image_processor_type\": \"Gemma3ImageProcessor\", "
+#define GEMMA4 "{\"image_processor_type\": \"Gemma4ImageProcessor\", "
 #define PIXTRAL "{\"image_processor_type\": \"PixtralImageProcessor\", "
 #define NEXT "{\"image_processor_type\": \"LlavaNextImageProcessor\", "
 
@@ -190,6 +191,11 @@ static void test_processors(void **state) {
     refuse_processor(PIXTRAL "\"patch_size\": {\"height\": 257, \"width\": 257}}", STATUS_INVALID,
                      "at most 256");
     refuse_processor(PIXTRAL "\"do_center_crop\": true}", STATUS_UNSUPPORTED, "do_center_crop");
+    refuse_processor(GEMMA4 "\"max_soft_tokens\": 100}", STATUS_INVALID,
+                     "\"max_soft_tokens\" is 100, must be 70, 140, 280, 560 or 1120");
+    refuse_processor(GEMMA4 "\"max_soft_tokens\": 0}", STATUS_INVALID, "max_soft_tokens");
+    refuse_processor(GEMMA4 "\"size\": {\"height\": 9, \"width\": 9}}", STATUS_UNSUPPORTED, "size");
+    refuse_processor(GEMMA4 "\"do_pad\": true}", STATUS_UNSUPPORTED, "do_pad");
     refuse_processor(NEXT "\"image_grid_pinpoints\": []}", STATUS_INVALID, "image_grid_pinpoints");
     refuse_processor(NEXT "\"image_grid_pinpoints\": [[224]]}", STATUS_INVALID, "pair 0 of");
     refuse_processor(NEXT "\"image_grid_pinpoints\": [[224, 300]]}", STATUS_INVALID, "224 x 300");
@@ -212,6 +218,40 @@ static void test_pixel_names(void **state) {
         assert_true(p.least_pixels == 100 && p.most_pixels == 900);
         assert_true(p.patch == 14 && p.merge == 2 && p.frames == 2);
         json_close(root);
+    }
+}
+
+/* get_aspect_ratio_preserving_size of transformers gives these, also for pictures that would have
+ * no whole token along one side, and for numbers of tokens that only a limit asks for. */
+static void test_token_sizes(void **state) {
+    (void)state;
+    static const struct {
+        struct picture_size given, size;
+        int tokens;
+    } known[] = {{{1, 65535}, {48, 13440}, 280},
+                 {{65535, 1}, {13440, 48}, 280},
+                 {{1, 1}, {768, 768}, 280},
+                 {{8192, 4096}, {1104, 528}, 280},
+                 {{4096, 8192}, {1104, 2256}, 1120},
+                 {{33, 41}, {336, 432}, 70},
+                 {{100, 28000}, {48, 13440}, 280},
+                 {{279, 1}, {13392, 48}, 280},
+                 {{800, 803}, {768, 768}, 280},
+                 {{5, 7}, {960, 1344}, 560},
+                 {{1, 300}, {48, 6720}, 140},
+                 {{7, 7}, {48, 48}, 1},
+                 {{7, 7}, {48, 48}, 3},
+                 {{7, 7}, {96, 96}, 4},
+                 {{1, 65535}, {48, 528}, 11}};
+    struct preprocessor p = {
+        .kind = PREPROCESSOR_GEMMA4, .resize = true, .patch = 16, .merge = 3, .frames = 1};
+    for (size_t i = 0; i < ARRAY_COUNT(known); i++) {
+        struct picture_size size;
+        struct error e;
+        preprocessor_limit_tokens(&p, known[i].tokens);
+        assert_int_equal(resized_size(&size, &p, known[i].given, &e), STATUS_OK);
+        assert_int_equal(size.height, known[i].size.height);
+        assert_int_equal(size.width, known[i].size.width);
     }
 }
 
@@ -413,10 +453,11 @@ int main(void) {
         cmocka_unit_test(test_decoded),         cmocka_unit_test(test_resized),
         cmocka_unit_test(test_prepared),        cmocka_unit_test(test_processors),
         cmocka_unit_test(test_processor_names), cmocka_unit_test(test_pixel_names),
-        cmocka_unit_test(test_prepared_bomb),   cmocka_unit_test(test_unknown),
-        cmocka_unit_test(test_cut_off),         cmocka_unit_test(test_bombs),
-        cmocka_unit_test(test_limit),           cmocka_unit_test(test_scans),
-        cmocka_unit_test(test_background),      cmocka_unit_test(test_counted),
+        cmocka_unit_test(test_prepared_bomb),   cmocka_unit_test(test_token_sizes),
+        cmocka_unit_test(test_unknown),         cmocka_unit_test(test_cut_off),
+        cmocka_unit_test(test_bombs),           cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_scans),           cmocka_unit_test(test_background),
+        cmocka_unit_test(test_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
