@@ -354,6 +354,12 @@ struct scale_args {
     const float *by; /* device, one number; NULL: 1 */
 };
 
+/* y = x, cut off below `least` and above `most`; NaN stays. y may be x. */
+struct clamp_args {
+    struct tensor y, x;
+    const float *least, *most; /* device, one number each */
+};
+
 /* x = cap tanh(x / cap), in place; cap > 0. */
 struct softcap_args {
     struct tensor x;
@@ -465,8 +471,8 @@ struct sample_args {
     OPERATION(linear) OPERATION(linear_heads) OPERATION(attention) OPERATION(attention_shares) \
     OPERATION(norm) OPERATION(square_rows) OPERATION(add) OPERATION(glu) OPERATION(gate) \
     OPERATION(convolve) OPERATION(delta) OPERATION(route) OPERATION(experts) \
-    OPERATION(scale) OPERATION(softcap) OPERATION(embed) OPERATION(rope) OPERATION(gather_rows) \
-    OPERATION(scatter_rows) OPERATION(mean_rows) OPERATION(sample)
+    OPERATION(scale) OPERATION(clamp) OPERATION(softcap) OPERATION(embed) OPERATION(rope) \
+    OPERATION(gather_rows) OPERATION(scatter_rows) OPERATION(mean_rows) OPERATION(sample)
 /* clang-format on */
 #define OPERATION_MEMBER(name) void (*name)(struct backend * b, const struct name##_args *a);
 

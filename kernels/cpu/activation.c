@@ -89,6 +89,22 @@ void cpu_scale(struct backend *backend, const struct scale_args *args) {
     cpu_run(backend, (double)args->x.rows * args->x.cols, args->x.rows, scale_one, &scaling);
 }
 
+/* Comparisons that NaN fails, so it stays. */
+static void clamp_row(const void *context, int i, int thread) {
+    (void)thread;
+    const struct clamp_args *args = context;
+    const float *x = row_f32(args->x, i);
+    float *y = row_f32(args->y, i), least = *args->least, most = *args->most;
+    for (int j = 0; j < args->x.cols; j++) {
+        float value = x[j] < least ? least : x[j];
+        y[j] = value > most ? most : value;
+    }
+}
+
+void cpu_clamp(struct backend *backend, const struct clamp_args *args) {
+    cpu_run(backend, 2.0 * args->x.rows * args->x.cols, args->x.rows, clamp_row, args);
+}
+
 /* Rows of logits are long and few, so a piece is a run of columns. */
 enum { SOFTCAP_COLUMNS = 8192 };
 

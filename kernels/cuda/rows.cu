@@ -133,6 +133,36 @@ void cuda_scale(struct backend *backend, const struct scale_args *args) {
                   scale_kernel_args);
 }
 
+/* y = x between two numbers */
+
+struct clamp_kernel_args {
+    view y, x;
+    const float *least, *most;
+};
+
+/* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads x, writes y. Comparisons
+ * that NaN fails, so it stays. */
+template <int V>
+__global__ void clamp_rows_kernel(struct clamp_kernel_args k) {
+    int row = (int)blockIdx.x, col = first_column<V>();
+    if (col >= k.x.cols) return;
+    float least = *k.least, most = *k.most;
+    lanes<V> x = lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col);
+    for (int j = 0; j < V; j++) {
+        float value = x.at[j] < least ? least : x.at[j];
+        x.at[j] = value > most ? most : value;
+    }
+    lanes_store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, x);
+}
+
+void cuda_clamp(struct backend *backend, const struct clamp_args *args) {
+    struct clamp_kernel_args clamp_kernel_args = {args->y, args->x, args->least, args->most};
+    int v = view_divides(&args->x, 4) && view_divides(&args->y, 4) ? 4 : 1;
+    kernel_launch(backend, v == 4 ? clamp_rows_kernel<4> : clamp_rows_kernel<1>,
+                  row_grid(args->x.rows, args->x.cols, v), row_threads(args->x.cols, v), 0,
+                  clamp_kernel_args);
+}
+
 /* x = cap tanh(x / cap) */
 
 struct softcap_kernel_args {

@@ -362,6 +362,12 @@ void backend_scale(struct backend *backend, const struct scale_args *args) {
     if (!backend->error.status) backend->ops->scale(backend, args);
 }
 
+void backend_clamp(struct backend *backend, const struct clamp_args *args) {
+    CHECK(tensor_is_f32(&args->x, args->x.rows, args->x.cols) && args->least && args->most);
+    CHECK(tensor_is_f32(&args->y, args->x.rows, args->x.cols));
+    if (!backend->error.status) backend->ops->clamp(backend, args);
+}
+
 void backend_softcap(struct backend *backend, const struct softcap_args *args) {
     CHECK(tensor_is_f32(&args->x, args->x.rows, args->x.cols) && args->cap > 0);
     if (!backend->error.status) backend->ops->softcap(backend, args);

@@ -168,6 +168,32 @@ static void test_norm_heads(void **state) {
     }
 }
 
+static void check_clamp(int rows, int cols, int gap) {
+    if (!chosen()) return;
+    struct both x = both_random(DTYPE_F32, rows, cols, gap),
+                y = both_random(DTYPE_F32, rows, cols, 0), bounds = both_vector(2);
+    const float *host = bounds.host.data, *on_device = bounds.device.data;
+    int least = host[0] < host[1] ? 0 : 1;
+    backend_clamp(reference,
+                  &(struct clamp_args){
+                      .y = y.host, .x = x.host, .least = host + least, .most = host + 1 - least});
+    backend_clamp(device, &(struct clamp_args){.y = y.device,
+                                               .x = x.device,
+                                               .least = on_device + least,
+                                               .most = on_device + 1 - least});
+    assert_both(y, 0, "a clamp");
+    both_free(x);
+    both_free(y);
+    both_free(bounds);
+}
+
+static void test_clamp(void **state) {
+    (void)state;
+    for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
+        for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
+            check_clamp(row_counts[r], widths[w], (int)(w % 2) * 4);
+}
+
 static void check_softcap(int rows, int cols, int gap) {
     if (!chosen()) return;
     struct both x = both_random(DTYPE_F32, rows, cols, gap);
@@ -872,6 +898,7 @@ int main(int argc, char **argv) {
         TEST(test_norm),
         TEST(test_norm_heads),
         TEST(test_softcap),
+        TEST(test_clamp),
         TEST(test_scale),
         TEST(test_add),
         TEST(test_add_and_norm),

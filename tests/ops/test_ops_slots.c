@@ -154,6 +154,35 @@ static void scale_sizes(struct backend *b) {
     }
 }
 
+static void clamp_sizes(struct backend *b) {
+    static const int sizes[] = {0, 1, 15, 33, 513};
+    const float least = -0.4f, most = 0.7f;
+    for (size_t s = 0; s < ARRAY_COUNT(sizes) * 2; s++) {
+        int cols = sizes[s / 2];
+        struct tensor x = random_tensor(DTYPE_F32, ROWS, cols, 2),
+                      y = padded_tensor(DTYPE_F32, ROWS, cols, 1),
+                      expected = padded_tensor(DTYPE_F32, ROWS, cols, 0), in = s % 2 ? y : x;
+        for (int i = 0; i < ROWS; i++)
+            for (int j = 0; j < cols; j++) {
+                float value = 2 * tensor_get(x, i, j);
+                if (j == 7) value = NAN;
+                tensor_set(in, i, j, value);
+                tensor_set(expected, i, j, value < least ? least : value > most ? most : value);
+            }
+        backend_clamp(b, &(struct clamp_args){.y = y, .x = in, .least = &least, .most = &most});
+        for (int i = 0; i < ROWS; i++) assert_rows_equal(y, i, expected, i);
+        assert_gaps_untouched(y);
+        free(x.data);
+        free(y.data);
+        free(expected.data);
+    }
+}
+
+static void test_clamp(void **state) {
+    (void)state;
+    for_each_variant(clamp_sizes, 2);
+}
+
 static void test_scale(void **state) {
     (void)state;
     for_each_variant(scale_sizes, 2);
@@ -291,6 +320,7 @@ static void test_scales(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_norms), cmocka_unit_test(test_softcap),
-                                       cmocka_unit_test(test_scale), cmocka_unit_test(test_scales)};
+                                       cmocka_unit_test(test_clamp), cmocka_unit_test(test_scale),
+                                       cmocka_unit_test(test_scales)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
