@@ -289,6 +289,8 @@ static enum status open_sight(struct decoder_part *part, const struct config *co
     int rows = check_picture_rows(config, model_info(model));
     enum status status =
         picture_input_open(&part->picture_input, model, part->tokenizer, part->path, rows, e);
+    if (status == STATUS_OK && check_picture_rows_together(config, &part->picture_input, e))
+        return e->status;
     if (status == STATUS_OK) {
         log_info("pictures: the tower reads them in %s%d rows",
                  model_info(model)->any_picture ? "at most " : "", rows);

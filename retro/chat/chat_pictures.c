@@ -1,6 +1,8 @@
 /* retro/chat/chat_pictures.c: the words that a processor puts in the place of a template's mark for
  * a picture. Gemma 3's templates write <start_of_image>, and its processor reads line ends, that
- * token, the picture and <end_of_image> there (processing_gemma3.py of transformers). */
+ * token, the picture and <end_of_image> there; Gemma 4's templates write the picture's token, and
+ * its processor reads it between two others (processing_gemma3.py and processing_gemma4.py of
+ * transformers). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,20 +18,36 @@ static struct text_span read_token(const struct json *config, const char *name) 
     return json_text(value);
 }
 
-void chat_pictures_read(struct chat *chat, const struct json *processor,
-                        const struct json *config) {
+/* The words of a processor that its templates do not write. */
+static const struct picture_processor {
+    const char *class_name;
+    const char *mark;   /* the token that templates write for a picture, by its name */
+    const char *around; /* text on either side of what stands for the picture */
+} processors[] = {{"Gemma3Processor", "boi_token", "\n\n"}, {"Gemma4Processor", "image_token", ""}};
+
+static const struct picture_processor *find_processor(const struct json *file) {
+    const struct json *name = json_member(file, "processor_class");
+    for (size_t i = 0; i < ARRAY_COUNT(processors); i++)
+        if (json_text_is(name, processors[i].class_name)) return &processors[i];
+    return NULL;
+}
+
+void chat_pictures_read(struct chat *chat, const struct json *file, const struct json *config) {
+    const struct picture_processor *processor = find_processor(file);
     struct text_span begin = read_token(config, "boi_token"),
                      picture = read_token(config, "image_token"),
                      end = read_token(config, "eoi_token");
     struct buffer *words = &chat->picture_words;
-    if (!json_text_is(json_member(processor, "processor_class"), "Gemma3Processor")) return;
+    if (processor == NULL) return;
     if (begin.size == 0 || picture.size == 0 || end.size == 0) return; /* of texts alone */
-    chat->picture_mark = xstrndup(begin.text, begin.size);
-    buffer_append(words, "\n\n", 2);
+    struct text_span mark = read_token(config, processor->mark);
+    size_t n = strlen(processor->around);
+    chat->picture_mark = xstrndup(mark.text, mark.size);
+    buffer_append(words, processor->around, n);
     buffer_append(words, begin.text, begin.size);
     buffer_append(words, picture.text, picture.size);
     buffer_append(words, end.text, end.size);
-    buffer_append(words, "\n\n", 2);
+    buffer_append(words, processor->around, n);
 }
 
 static bool is_own(const struct buffer *marks, size_t at, size_t n) {

@@ -17,7 +17,7 @@ enum status continued_cut(const struct json *messages, struct template_output *o
 /* chat_pictures.c: the processor that this file of the folder describes may put words in the place
  * of a template's mark for a picture, made of tokens that tokenizer_config.json names, which may be
  * NULL. */
-void chat_pictures_read(struct chat *chat, const struct json *processor, const struct json *config);
+void chat_pictures_read(struct chat *chat, const struct json *file, const struct json *config);
 /* The template's own marks from byte `from` of the text on become these words. */
 void chat_pictures_write(const struct chat *chat, size_t from, struct template_output *text);
 

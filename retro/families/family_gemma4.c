@@ -1,9 +1,8 @@
 /* retro/families/family_gemma4.c: the text part of Gemma 4 as Hugging Face stores it, alone or as
- * the text_config of a model with towers, which are not read: as Gemma 3, with norms of values,
- * wide heads in layers without a window, last layers that reuse keys and values of earlier ones,
- * a table of what each token gives each layer, and experts beside the MLP of each layer. */
+ * the text_config of a whole model (family_gemma4_whole.c): as Gemma 3, with norms of values, wide
+ * heads in layers without a window, last layers that reuse keys and values of earlier ones, a table
+ * of what each token gives each layer, and experts beside the MLP of each layer. */
 #include <math.h>
-#include <string.h>
 
 #include "retro/families/gemma4_layers.h"
 
@@ -92,17 +91,6 @@ static const struct tensor_row outer_rows[] = {
     {.place = offsetof(struct model, output), .names = {"lm_head.*"}},
 };
 
-/* Layers that reuse keys and values may be stored with their own, which nobody reads; and towers.
- */
-static bool ignores(const char *name) {
-    static const char *const unused[] = {
-        ".self_attn.k_proj.", ".self_attn.v_proj.", ".self_attn.k_norm.", ".self_attn.v_norm.",
-        "vision_tower.",      "audio_tower.",       "embed_vision.",      "embed_audio."};
-    for (size_t i = 0; i < ARRAY_COUNT(unused); i++)
-        if (strstr(name, unused[i])) return true;
-    return huggingface_ignores_extras(name);
-}
-
 const struct family family_gemma4_text = {
     .model_type = "gemma4_text",
     .read = read_text,
@@ -112,23 +100,5 @@ const struct family family_gemma4_text = {
                               layer_rows,
                               ARRAY_COUNT(layer_rows)},
     .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = ignores,
+    .ignores = gemma4_ignores,
 };
-
-static enum status read_nested(const struct json *config, struct model_spec *spec,
-                               struct error *e) {
-    static const struct json_field outer_fields[] = {
-        {.name = "eos_token_id", .type = JSON_PARSED, .parse = huggingface_parse_eos},
-        {"tie_word_embeddings", JSON_BOOL, AT_SPEC(tied)}};
-    static const struct json_table outer_table = JSON_TABLE(outer_fields, .open = true);
-    if (read_text(json_member(config, "text_config"), spec, e))
-        return error_prefix(e, "text_config");
-    spec->parts[STACK_DECODER] =
-        (struct model_part){&family_gemma4_text, {"", "model.language_model.", "language_model."}};
-    return spec_read(config, &outer_table, spec, e);
-}
-
-const struct family family_gemma4 = {.model_type = "gemma4",
-                                     .read = read_nested,
-                                     .inspect = huggingface_find_output,
-                                     .ignores = ignores};

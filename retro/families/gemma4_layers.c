@@ -2,6 +2,7 @@
 #include "retro/families/gemma4_layers.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const struct json_field layer_fields[] = {
     {"head_dim", JSON_INT, AT_DECODER(head_dim), .min = 1, .max = LIMIT_HEADS},
@@ -105,10 +106,20 @@ struct layer_spec gemma4_layer(const struct model_spec *spec, enum stack_id stac
     struct layer_spec layer = huggingface_local_layer(spec, stack, i);
     int source = spec->reuse_from - 1;
     layer.wide_heads = !spec->windowed[i];
+    layer.ordered = spec->picture.linked && !spec->windowed[i];
     layer.values_are_keys = spec->values_are_keys && layer.wide_heads;
     layer.reuses = spec->reuse_from > 0 && i >= spec->reuse_from;
     layer.wide_mlp = layer.reuses && spec->stacks[stack].wide_ffn > 0;
     while (layer.reuses && spec->windowed[source] != spec->windowed[i]) source--;
     if (layer.reuses) layer.source = source;
     return layer;
+}
+
+bool gemma4_ignores(const char *name) {
+    static const char *const unused[] = {".self_attn.k_proj.", ".self_attn.v_proj.",
+                                         ".self_attn.k_norm.", ".self_attn.v_norm.",
+                                         "audio_tower.",       "embed_audio."};
+    for (size_t i = 0; i < ARRAY_COUNT(unused); i++)
+        if (strstr(name, unused[i])) return true;
+    return huggingface_ignores_extras(name);
 }

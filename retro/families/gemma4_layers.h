@@ -16,6 +16,12 @@ enum status gemma4_read_layers(struct gemma4_keys *keys, struct error *e);
 /* The experts that "enable_moe_block" asks for. */
 enum status gemma4_read_experts(const struct json *config, struct model_spec *spec,
                                 struct error *e);
+/* ignores: layers that reuse keys and values may be stored with their own, which nobody reads; and
+ * towers of sound. */
+bool gemma4_ignores(const char *name);
+/* The tower as a part of a model: its `read` fills the tower's dims and spec, and the projector,
+ * whose product stands outside it (family_gemma4_vision.c). */
+extern const struct family gemma4_tower;
 struct layer_spec gemma4_layer(const struct model_spec *spec, enum stack_id stack, int i);
 
 #define GEMMA4_EXPERT_ROWS \

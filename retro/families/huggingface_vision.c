@@ -19,4 +19,5 @@ void huggingface_drop_absent_tower(const struct weights *weights, const char *pa
     spec->projector = (struct projector_spec){0};
     spec->picture.together = 0;
     spec->picture.lined = false;
+    spec->picture.linked = false;
 }

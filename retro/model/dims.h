@@ -130,6 +130,8 @@ struct dims {
     int layer_input;   /* columns of what a row's token gives each layer (struct layer_inputs); 0:
                           nothing */
     bool layer_scaled; /* each layer multiplies its rows by a number */
+    bool clipped;      /* rows are cut off before and behind each product of a layer, at bounds of
+                          the checkpoint's (struct clip_bounds) */
     bool head_gate;    /* what self attention finds is weighed by sigmoids of a fourth product */
     struct state_dims state;
     struct latent_dims latent;
@@ -144,6 +146,8 @@ struct dims {
     int rope_sections; /* rotary positions of a row; 0: one */
     uint8_t rope_section[ATTENTION_MAX_HEAD /
                          2]; /* which of them pair i turns by; where there are several */
+    int rope_parts; /* > 1: a head is so many parts of `rotated` dims, each of which turns alike but
+                       for its sections, which stand behind those of the part before it */
     struct rope_table rope[ROPE_COUNT];
     float query_growth; /* of rotated queries, from this position on (struct rope_args); 0: */
     int query_grows_after, query_grows_ahead; /* none */

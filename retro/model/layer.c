@@ -55,107 +55,6 @@ static void add_branch(const struct pass *pass, struct tensor residual,
                                    .scale = pass->stack->dims.residual_scale});
 }
 
-/* Queries or keys of this rank in place. `column` is theirs of scratch.squares where a norm covers
- * the heads of all ranks. */
-static void norm_heads(const struct pass *pass, struct tensor x, const struct norm_weights *weights,
-                       int heads, int column) {
-    const struct dims *dims = &pass->stack->dims;
-    struct norm_args args = {.y = x,
-                             .x = x,
-                             .gamma = weights->gamma,
-                             .beta = weights->beta,
-                             .epsilon = dims->epsilon,
-                             .kind = dims->norm};
-    if (dims->qk_norm == QK_NORM_HEAD) {
-        args.heads = heads;
-    } else if (pass->model->comm->size > 1) {
-        args.squares = tensor_cols(pass->scratch.squares, column, 1);
-        args.whole = (column == 0 ? dims->heads : dims->kv_heads) * dims->head_dim;
-    }
-    backend_norm(pass->model->backend, &args);
-}
-
-/* The squares that norms over the heads of all ranks need. */
-static void sum_squares(const struct pass *pass, struct tensor q, struct tensor k) {
-    const struct model *model = pass->model;
-    struct tensor squares = pass->scratch.squares;
-    backend_square_rows(model->backend,
-                        &(struct square_rows_args){.y = tensor_cols(squares, 0, 1), .x = q});
-    backend_square_rows(model->backend,
-                        &(struct square_rows_args){.y = tensor_cols(squares, 1, 1), .x = k});
-    comm_allreduce_sum(model->comm, model->backend, squares);
-}
-
-static void norm_queries_keys(const struct pass *pass, const struct layer *layer, struct tensor q,
-                              struct tensor k) {
-    const struct stack *stack = pass->stack;
-    if (stack->dims.qk_norm == QK_NORM_NONE || layer->spec.bare_heads) return;
-    if (stack->dims.qk_norm == QK_NORM_WHOLE && pass->model->comm->size > 1)
-        sum_squares(pass, q, k);
-    const struct layer_heads heads = stack_heads(stack, &layer->spec);
-    norm_heads(pass, q, &layer->norm_q, heads.queries.n, 0);
-    if (!layer->spec.reuses) norm_heads(pass, k, &layer->norm_k, heads.keys.n, 1);
-}
-
-/* Those that are keys are taken from what keys are made of, so before keys are normed. */
-static void norm_values(const struct pass *pass, const struct layer *layer, struct tensor k,
-                        struct tensor v) {
-    const struct dims *dims = &pass->stack->dims;
-    const struct layer_heads heads = stack_heads(pass->stack, &layer->spec);
-    if (!dims->value_norm || layer->spec.reuses) return;
-    backend_norm(pass->model->backend, &(struct norm_args){.y = v,
-                                                           .x = layer->spec.values_are_keys ? k : v,
-                                                           .epsilon = dims->epsilon,
-                                                           .kind = dims->norm,
-                                                           .heads = heads.keys.n});
-}
-
-void layer_rotate_heads(const struct pass *pass, const struct layer *layer, struct tensor x,
-                        int heads, int grows_after) {
-    const struct dims *dims = &pass->stack->dims;
-    const struct layer_heads sizes = stack_heads(pass->stack, &layer->spec);
-    bool far = dims->rope_long_after > 0 && pass->most_tokens > dims->rope_long_after;
-    const struct rope_table *table =
-        &dims->rope[far && layer->spec.frequencies == ROPE_GLOBAL ? ROPE_LONG
-                                                                  : layer->spec.frequencies];
-    backend_rope(
-        pass->model->backend,
-        &(struct rope_args){.x = x,
-                            .positions = pass->positions,
-                            .inv_freq = table->inv_freq,
-                            .section_of = dims->rope_sections > 1 ? dims->rope_section : NULL,
-                            .sections = dims->rope_sections,
-                            .heads = heads,
-                            .head_dim = sizes.dim,
-                            .first = dims->latent.rank,
-                            .rotated = sizes.rotated,
-                            .interleaved = dims->rope_interleaved,
-                            .scale = table->scale,
-                            .growth = dims->query_growth,
-                            .grows_after = grows_after,
-                            .grows_ahead = dims->query_grows_ahead});
-}
-
-/* At once where nothing tells them apart. */
-static void rotate_queries_keys(const struct pass *pass, const struct layer *layer, struct tensor q,
-                                struct tensor k) {
-    const struct layer_heads sizes = stack_heads(pass->stack, &layer->spec);
-    int heads = sizes.queries.n, kv_heads = sizes.keys.n,
-        grows_after = layer->spec.grows ? pass->stack->dims.query_grows_after : 0;
-    if (!layer->spec.rope) return;
-    if (layer->spec.reuses) {
-        layer_rotate_heads(pass, layer, q, heads, grows_after);
-        return;
-    }
-    if (grows_after == 0) {
-        struct tensor both = tensor_cols(pass->scratch.qkv, 0, (heads + kv_heads) * sizes.dim);
-        layer_rotate_heads(pass, layer, both, heads + kv_heads, 0);
-        return;
-    }
-    layer_rotate_heads(pass, layer, q, heads, grows_after);
-    layer_rotate_heads(pass, layer, k, kv_heads, 0);
-}
-
 void layer_store_rows(const struct pass *pass, struct tensor to, struct tensor scales,
                       struct tensor x) {
     backend_scatter_rows(
@@ -168,13 +67,14 @@ void layer_attend(const struct pass *pass, const struct attention_args *args,
     struct backend *backend = pass->model->backend;
     backend_attention(backend, args);
     if (told == NULL) return;
+    bool ordered = args->spans == pass->ordered_spans;
     struct attention_shares_args shares = {.of = *args,
                                            .y = told->y,
                                            .groups = told->groups,
                                            .n_groups = told->n_groups,
                                            .span_groups = told->span_groups,
                                            .weight = told->weight};
-    shares.of.spans = told->spans;
+    shares.of.spans = ordered ? told->ordered_spans : told->spans;
     shares.of.n_spans = told->n_spans;
     backend_attention_shares(backend, &shares);
 }
@@ -196,7 +96,7 @@ struct attention_args layer_attention_args(const struct pass *pass, const struct
         .q = q,
         .k = k,
         .v = k,
-        .spans = pass->spans,
+        .spans = layer->spec.ordered ? pass->ordered_spans : pass->spans,
         .n_spans = pass->n_spans,
         .heads = heads.queries.n,
         .kv_heads = heads.keys.n,
@@ -247,11 +147,14 @@ static void self_attention(const struct pass *pass, const struct layer *layer,
     struct tensor q = tensor_cols(qkv, 0, heads * h), k = tensor_cols(qkv, heads * h, kv_heads * h),
                   v = tensor_cols(qkv, (heads + kv_heads) * h, kv_heads * h),
                   mixed = tensor_cols(pass->scratch.mixed, 0, heads * h);
-    layer_project_rows(model, product, input, &layer->qkv, ACTIVATION_NONE);
-    norm_values(pass, layer, k, v);
-    if (!stack->dims.qk_norm_last) norm_queries_keys(pass, layer, q, k);
-    rotate_queries_keys(pass, layer, q, k);
-    if (stack->dims.qk_norm_last) norm_queries_keys(pass, layer, q, k);
+    if (layer->spec.clipped)
+        layer_project_clipped_heads(pass, layer, q, k, v, input);
+    else
+        layer_project_rows(model, product, input, &layer->qkv, ACTIVATION_NONE);
+    layer_norm_values(pass, layer, k, v);
+    if (!stack->dims.qk_norm_last) layer_norm_queries_keys(pass, layer, q, k);
+    layer_rotate_queries_keys(pass, layer, q, k);
+    if (stack->dims.qk_norm_last) layer_norm_queries_keys(pass, layer, q, k);
 
     bool cached = pass->cache.rows != NULL;
     if (cached && !layer->spec.reuses) {
@@ -267,7 +170,11 @@ static void self_attention(const struct pass *pass, const struct layer *layer,
     layer_attend(pass, &attention, pass->self_shares);
     if (gates > 0)
         mixed = gate_rows(model, mixed, tensor_cols(qkv, all * h, gates * h), ACTIVATION_SIGMOID);
-    layer_project_row_parallel(pass, mixed, &layer->proj, &layer->norm_attention);
+    if (layer->spec.clipped)
+        layer_clip_row_parallel(pass, mixed, &layer->proj, &layer->clips[CLIP_PROJ],
+                                &layer->norm_attention);
+    else
+        layer_project_row_parallel(pass, mixed, &layer->proj, &layer->norm_attention);
 }
 
 static void cross_attention(const struct pass *pass, const struct layer *layer) {
@@ -327,6 +234,10 @@ static struct tensor widen_rows(const struct pass *pass, struct tensor input,
 /* branch = norm_out(MLP(input)). */
 static void apply_mlp(const struct pass *pass, const struct layer *layer, struct tensor input) {
     int ffn = stack_ffn(pass->stack, &layer->spec).n;
+    if (layer->spec.clipped) {
+        layer_clipped_mlp(pass, layer, input, ffn);
+        return;
+    }
     struct tensor gated = widen_rows(pass, input, &layer->fc1, ffn);
     layer_project_row_parallel(pass, gated, &layer->fc2, &layer->norm_out);
 }

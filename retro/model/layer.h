@@ -34,6 +34,7 @@ struct pass_shares {
     struct tensor y;
     const struct attention_span
         *spans; /* of these rows; they are parts of the pass's spans, or of its source's */
+    const struct attention_span *ordered_spans; /* as the pass has them */
     int n_spans;
     const struct key_group *groups, *span_groups; /* as attention_shares_args has them */
     int n_groups;
@@ -60,6 +61,8 @@ struct pass {
     const struct stack *stack;
     struct scratch scratch; /* sliced to the rows of this pass */
     const struct attention_span *spans;
+    const struct attention_span *ordered_spans; /* the same, none of them mutual, for layers that
+                                                   are `ordered`; NULL: no layer is */
     int n_spans;
     const int32_t *positions; /* [rows, dims.rope_sections], for RoPE */
     int most_tokens; /* that a session may have, or a text of the pass has: chooses the rotary table

@@ -1,6 +1,8 @@
 /* retro/model/layer_places.c: the weights that a layer has by its shape. See layer_places.h. */
 #include "retro/model/layer_places.h"
 
+#include "retro/model/tensor_shapes.h"
+
 static bool is_cross(size_t place) {
     return place == offsetof(struct layer, norm_cross) ||
            place == offsetof(struct layer, cross_q) || place == offsetof(struct layer, cross_kv) ||
@@ -108,10 +110,16 @@ static bool is_input(size_t place) {
            place == offsetof(struct layer, norm_input);
 }
 
+static bool is_apart(size_t place) {
+    return place == offsetof(struct layer, keys) || place == offsetof(struct layer, values) ||
+           place == offsetof(struct layer, up) || layer_place_is_clip(place);
+}
+
 bool layer_has_place(const struct layer *layer, const struct dims *dims, size_t place) {
     enum mixer mixer = layer->spec.mixer;
     if (is_mlp(place)) return mlp_has_place(layer, dims, place);
     if (is_input(place)) return dims->layer_input > 0;
+    if (is_apart(place)) return layer->spec.clipped;
     if (place == offsetof(struct layer, scale)) return dims->layer_scaled;
     if (place == offsetof(struct layer, norm_k) && layer->spec.reuses) return false;
     if (is_attention(place) && mixer != MIXER_ATTENTION) return false;

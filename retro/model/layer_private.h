@@ -11,6 +11,18 @@ void layer_project_rows(const struct model *model, struct tensor y, struct tenso
 void layer_project_row_parallel(const struct pass *pass, struct tensor x,
                                 const struct projection *projection,
                                 const struct norm_weights *after);
+/* Queries and keys of this rank in place, where the layer norms them; keys of layers that have
+ * some.
+ */
+void layer_norm_queries_keys(const struct pass *pass, const struct layer *layer, struct tensor q,
+                             struct tensor k);
+/* Values that are keys are taken from what keys are made of, so before keys are normed. */
+void layer_norm_values(const struct pass *pass, const struct layer *layer, struct tensor k,
+                       struct tensor v);
+/* Turns queries and keys, which lie side by side, in place; at once where nothing tells them apart.
+ */
+void layer_rotate_queries_keys(const struct pass *pass, const struct layer *layer, struct tensor q,
+                               struct tensor k);
 /* Turns heads of dims.head_dim in place; `grows_after` is 0 for keys. */
 void layer_rotate_heads(const struct pass *pass, const struct layer *layer, struct tensor x,
                         int heads, int grows_after);
@@ -43,3 +55,15 @@ void layer_run_experts(const struct pass *pass, const struct layer *layer,
  * computed as a step's, so that the two agree in every bit. */
 void layer_latent_attention(const struct pass *pass, const struct layer *layer,
                             struct tensor input);
+
+/* Of layers whose products are clipped (layer_clips.c): queries, keys and values; branch =
+ * after(clip(clip(x) W^T)), where x is cut off in place; and branch = norm_out(MLP(input)) of a
+ * gated MLP. `input` is not in scratch.branch. */
+void layer_project_clipped_heads(const struct pass *pass, const struct layer *layer,
+                                 struct tensor q, struct tensor k, struct tensor v,
+                                 struct tensor input);
+void layer_clip_row_parallel(const struct pass *pass, struct tensor x,
+                             const struct projection *projection, const struct clip_bounds *bounds,
+                             const struct norm_weights *after);
+void layer_clipped_mlp(const struct pass *pass, const struct layer *layer, struct tensor input,
+                       int ffn);

@@ -30,13 +30,15 @@ void loader_report(struct loader *loader, const char *name, const struct place *
                             : place->at == &loader->model->output.weight      ? TENSOR_OUTPUT
                             : place->at == &loader->model->tower.patch.weight ? TENSOR_OTHER
                                                                               : TENSOR_LINEAR;
-    options->loaded(options->context, &(struct loaded_tensor){
-                                          .name = name,
-                                          .role = role,
-                                          .weight = place->form == PLACE_MATRIX ? place->at : NULL,
-                                          .transposed = transposed && place->form == PLACE_MATRIX,
-                                          .done = loader->done,
-                                          .total = loader->total});
+    options->loaded(options->context,
+                    &(struct loaded_tensor){
+                        .name = name,
+                        .role = role,
+                        .weight = place->form == PLACE_MATRIX ? place->at : NULL,
+                        .transposed = transposed && place->form == PLACE_MATRIX,
+                        .table_rows = place->form == PLACE_TABLE ? place->share.whole_rows : 0,
+                        .done = loader->done,
+                        .total = loader->total});
 }
 
 /* A matrix keeps its type, or takes the one the options ask for. One that no blocks fit stays

@@ -29,15 +29,16 @@ static enum status convert_type(const struct loader *loader, const struct stored
     }
 }
 
-/* Whether the tensor is [rows, cols] when leading dimensions of 1 are left out and the last ones
- * are read as one: a convolution over patches [d, 3, P, P], a position table [1, positions, d], a
- * class token [d]. */
+/* Whether the tensor is [rows, cols] when leading dimensions of 1 are left out, and the next ones
+ * and the last ones are read as one each: a convolution over patches [d, 3, P, P], a position table
+ * [1, positions, d] or [2, positions, d], a class token [d]. */
 static bool is_flat(const struct stored_tensor *stored, int rows, int cols) {
     int first = 0;
     if (stored->n_dims < 3 && rows > 1) return false;
     while (first < stored->n_dims - 1 && rows > 1 && stored->shape[first] == 1) first++;
-    bool same_rows = rows == 1 || stored->shape[first] == rows;
-    return same_rows && stored->elements == (size_t)rows * (size_t)cols;
+    int64_t found = rows == 1 ? 1 : stored->shape[first];
+    for (int i = first + 1; found < rows && i < stored->n_dims - 1; i++) found *= stored->shape[i];
+    return found == rows && stored->elements == (size_t)rows * (size_t)cols;
 }
 
 /* A tensor of this shape, marked as used: [rows, cols], or [rows] where there is one column. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "retro/model/loader.h"
+#include "retro/model/tensor_shapes.h"
 
 static uint32_t draw_bits(struct loader *loader) {
     loader->random = loader->random * 6364136223846793005u + 1442695040888963407u;
@@ -95,6 +96,15 @@ static bool scales_rows(const struct place *place) {
     return !place->outer && place->rows->rows[place->row].place == offsetof(struct layer, scale);
 }
 
+/* Bounds are wide, and the lower ones are below the upper ones. */
+static float random_center(const struct place *place) {
+    size_t at = place->rows->rows[place->row].place;
+    if (place->form == PLACE_GAMMA || scales_rows(place)) return 1;
+    if (place->outer || !layer_place_is_clip(at)) return 0;
+    bool most = (at - offsetof(struct layer, clips)) / sizeof(struct tensor) % 2 == 1;
+    return most ? 100 : -100;
+}
+
 /* Small, zero-mean, the same on every run; norms and layers must not vanish, so their gammas and
  * what scales their rows are centred on 1. */
 enum status loader_stage_random(struct loader *loader, struct staged_place *staged,
@@ -102,7 +112,6 @@ enum status loader_stage_random(struct loader *loader, struct staged_place *stag
     if (place->form == PLACE_MATRIX) return stage_random_matrix(loader, staged, e);
     if (stage_take(loader, staged, DTYPE_F32, e)) return e->status;
     fill_random(loader, staged->room[PLANE_VALUES], DTYPE_F32,
-                (size_t)staged->rows * (size_t)staged->cols,
-                place->form == PLACE_GAMMA || scales_rows(place) ? 1.0f : 0.0f);
+                (size_t)staged->rows * (size_t)staged->cols, random_center(place));
     return STATUS_OK;
 }

@@ -63,6 +63,7 @@ struct loaded_tensor {
         *weight;        /* what it becomes, or becomes a part of; NULL where that is no matrix */
     bool transposed;    /* a matrix that folders of the family hold as [in, out], unless it is
                            quantised */
+    int table_rows;     /* that a table is read as; 0: the tensor is of no table */
     size_t done, total; /* bytes of the checkpoint */
 };
 

@@ -54,6 +54,8 @@ struct tower_weights {
     struct tensor
         position; /* f32, of class tokens where these have positions, then of the table's patches */
     struct norm_weights norm_before, norm_head;
+    struct tensor shift, stretch; /* f32 [1, d], of averaged rows: (x - shift) stretch; without data
+                                     where these stay as they are */
     struct tensor probe; /* f32 [1, d], and its attention over a picture's rows; without data where
                             there is none */
     struct projection probe_qkv, probe_proj;

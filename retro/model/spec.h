@@ -55,6 +55,10 @@ struct tower_spec {
     bool stretches;       /* a grid of another size reads the whole table, each side resized */
     bool conditioned; /* pixels are from 0 to 1; the checkpoint has a mean and a deviation for each
                          channel */
+    bool centered;    /* pixels are from 0 to 1, and become -1 to 1 */
+    bool by_pixel;    /* a patch is its pixels, each with its channels, not planes of channels */
+    bool sums_sides;  /* the table, of two lines, has a row for each column of a picture and one for
+                         each line, and a patch has the sum of both; it is not resized */
     bool corners;     /* tables are resized with their corners aligned, else with half pixels */
     int layers;       /* that are run; 0: all, and the last norm */
     bool drops_class; /* the projector reads the rows of patches alone */
@@ -63,6 +67,8 @@ struct tower_spec {
     int shuffle;  /* 2: each 2 x 2 rows side by side are one row of the projector; 1: none are */
     int averaged; /* side of the squares of patches whose mean is one row of the projector; 0: none
                      are */
+    float mean_scale;  /* of these means; 0: none, as 1 */
+    bool standardized; /* they are shifted and scaled column by column */
     bool oblong; /* pictures have any shape; where rows are joined, those that are not square too */
     int attended; /* side of the squares of patches that layers attend within; 0: a picture is whole
                    */
@@ -86,6 +92,7 @@ struct projector_spec {
     bool normed;      /* has the norm */
     bool normed_apart; /* of each of the rows that are joined, before they are */
     bool centered;     /* whose weights are stored around zero */
+    bool bare;         /* there is a norm without weights */
     enum norm_kind norm;
     float epsilon;
     enum activation activation;
@@ -101,6 +108,9 @@ struct picture_spec {
     int id;        /* that stands for a picture in a text; may lie outside the vocabulary */
     int together;  /* rows of every picture, which see each other both ways (struct attention_span);
                       0: a row sees those before it */
+    bool linked;  /* rows of a picture see each other so, of however many rows it is, in layers that
+                     are not `ordered` */
+    int stand_in; /* id that says what a row of a picture gives each layer (struct layer_inputs) */
     int n_tags, tag_length; /* 0: tiles have no tags */
     int32_t tags[MAX_TILES]
                 [MAX_TILE_TAG]; /* ids before tile i; the last one's before the thumbnail */
@@ -171,7 +181,9 @@ struct layer_spec {
     bool latent;              /* self attention is that of latents */
     bool wide_heads, wide_mlp; /* of the stack's two shapes of either, it has the wide one */
     bool values_are_keys;      /* as they leave their product: there is none of values */
-    bool reuses;               /* there are no keys and values: it reads those of layer `source` */
+    bool clipped; /* as dims say: products of keys, of values and of `up` stand apart */
+    bool ordered; /* rows of a picture see those before them alone, whatever spans say */
+    bool reuses;  /* there are no keys and values: it reads those of layer `source` */
     int source;
     bool without_mlp;           /* the layer is its mixer alone */
     bool experts;               /* the MLP is one of experts, chosen row by row */
@@ -198,6 +210,12 @@ struct expert_projections {
     struct weight *weights; /* [dims.experts], owned; NULL where the layer has no experts */
     float **biases;         /* device, f32, [dims.experts], owned; NULL without */
 };
+
+/* Bounds of what a product reads, and of what it gives: [1, 1] each. */
+struct clip_bounds {
+    struct tensor in_least, in_most, out_least, out_most;
+};
+enum clip { CLIP_Q, CLIP_K, CLIP_V, CLIP_PROJ, CLIP_GATE, CLIP_UP, CLIP_FC2, CLIP_COUNT };
 
 /* Self attention is one product: rows Q [H h], K [G h], V [G h], and with dims.head_gate the gate's
  * [H h]. Where values are keys it is Q, K, and where keys and values are another layer's it is Q.
@@ -249,6 +267,9 @@ struct layer {
     struct norm_weights
         state_norm; /* of each value head; in a state space of those of each key head */
     struct expert_projections expert_fc1, expert_fc2;
+    /* Of layers whose products are clipped, where qkv is Q and fc1 the gate. */
+    struct projection keys, values, up;
+    struct clip_bounds clips[CLIP_COUNT];
     uint64_t
         absent; /* bit i: the checkpoint lacks the optional bias of row i of the family's table */
 };

@@ -20,6 +20,10 @@ static const struct place_shape layer_shapes[] = {
     {offsetof(struct layer, cross_proj), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_HEADS, SPLIT_COLS},
     {offsetof(struct layer, fc1), KIND_PROJECTION, EXTENT_FC1, EXTENT_HIDDEN, SPLIT_ROWS},
     {offsetof(struct layer, fc2), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_FFN, SPLIT_COLS},
+    {offsetof(struct layer, keys), KIND_PROJECTION, EXTENT_KEYS, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, values), KIND_PROJECTION, EXTENT_KEYS, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, up), KIND_PROJECTION, EXTENT_FFN, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, clips), KIND_TABLE, EXTENT_ONE, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct layer, input_gate), KIND_MATRIX, EXTENT_LAYER_INPUT, EXTENT_HIDDEN,
      SPLIT_COPY},
     {offsetof(struct layer, input_proj), KIND_MATRIX, EXTENT_HIDDEN, EXTENT_LAYER_INPUT,
@@ -104,6 +108,8 @@ static const struct place_shape outer_shapes[] = {
      SPLIT_ROWS},
     {offsetof(struct model, tower.probe_proj), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_HEADS,
      SPLIT_COLS},
+    {offsetof(struct model, tower.shift), KIND_TABLE, EXTENT_ONE, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, tower.stretch), KIND_TABLE, EXTENT_ONE, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct model, newline), KIND_TABLE, EXTENT_ONE, EXTENT_PROJECTOR_OUT, SPLIT_COPY},
     {offsetof(struct model, joint), KIND_PROJECTION, EXTENT_JOINT, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct model, projector.norm), KIND_NORM, EXTENT_PROJECTOR_NORM, EXTENT_ONE,
@@ -138,7 +144,14 @@ static const struct place_shape *find_shape(const struct place_shape *shapes, si
     CHECK(!"a family's row names a place that exists");
 }
 
+bool layer_place_is_clip(size_t place) {
+    size_t first = offsetof(struct layer, clips);
+    return place >= first && place < first + CLIP_COUNT * sizeof(struct clip_bounds);
+}
+
+/* All bounds have the shape of the first. */
 const struct place_shape *layer_shape(size_t place) {
+    if (layer_place_is_clip(place)) place = offsetof(struct layer, clips);
     return find_shape(layer_shapes, ARRAY_COUNT(layer_shapes), place);
 }
 
@@ -242,6 +255,7 @@ static int extent_size(const struct model *model, const struct dims *dims, enum 
             return dims->qk_norm == QK_NORM_HEAD ? dims->head_dim : dims->heads * dims->head_dim;
         case EXTENT_NORM_K:
             return dims->qk_norm == QK_NORM_HEAD ? dims->head_dim : dims->kv_heads * dims->head_dim;
+        case EXTENT_KEYS: return dims->kv_heads * dims->head_dim;
         case EXTENT_HEADS: return dims->heads * dims_value(dims);
         case EXTENT_CROSS_KV: return 2 * dims->heads * dims->head_dim;
         case EXTENT_FC1: return dims->gated ? 2 * dims->ffn : dims->ffn;
@@ -333,6 +347,7 @@ static struct portion find_portion(const struct model *model, const struct stack
         case EXTENT_STATE_CHANNELS:
         case EXTENT_STATE_HEADS:
         case EXTENT_STATE_NORM: return find_state_portion(stack, extent, block);
+        case EXTENT_KEYS:
         case EXTENT_NORM_K: return portion_times(stack->kv_heads, stack->dims.head_dim);
         case EXTENT_NORM_Q:
         case EXTENT_CROSS_KV: return portion_times(stack->heads, stack->dims.head_dim);
@@ -370,9 +385,13 @@ static struct stack shape_layer(const struct stack *stack, const struct layer_sp
     return shaped;
 }
 
-/* Blocks of the first product of self attention that the layer has not. */
-static void drop_blocks(struct share *share, const struct layer_spec *layer) {
-    int n = layer->reuses ? 1 : layer->values_are_keys ? 2 : share->n_blocks;
+/* Blocks of the first product of self attention, or of the MLP, that the layer has not. */
+static void drop_blocks(struct share *share, const struct layer_spec *layer, bool attends) {
+    int n = share->n_blocks;
+    if (layer->clipped || (attends && layer->reuses))
+        n = 1;
+    else if (attends && layer->values_are_keys)
+        n = 2;
     while (share->n_blocks > n) {
         share->n_blocks--;
         share->whole_rows -= share->blocks[share->n_blocks];
@@ -387,7 +406,8 @@ struct share share_make(const struct model *model, enum stack_id stack,
     struct share share = {.whole_rows = extent_size(model, dims, shape->out)};
     share.n_blocks = count_blocks(model, dims, shape->out, share.blocks);
     share.whole_cols = share.cols = extent_size(model, dims, shape->in);
-    if (layer && shape->out == EXTENT_QKV) drop_blocks(&share, layer);
+    bool attends = shape->out == EXTENT_QKV;
+    if (layer && (attends || shape->out == EXTENT_FC1)) drop_blocks(&share, layer, attends);
     bool delta = shape->out == EXTENT_STATE_IN || shape->out == EXTENT_STATE_GATES;
     share.head = dims->head_dim;
     share.units = delta ? dims->state.key_heads : units_of(dims, &share);

@@ -13,6 +13,7 @@ enum extent {
     EXTENT_NORM_Q,
     EXTENT_NORM_K,
     EXTENT_HEADS,
+    EXTENT_KEYS,
     EXTENT_CROSS_KV,
     EXTENT_FC1,
     EXTENT_FFN,
@@ -85,6 +86,8 @@ struct place_shape {
 
 /* The shape of a place of struct layer, or of struct model. A family's row names no other place. */
 const struct place_shape *layer_shape(size_t place);
+/* Whether a place of struct layer is one of its bounds. */
+bool layer_place_is_clip(size_t place);
 const struct place_shape *outer_shape(size_t place);
 
 /* This rank's share of a place whose dims are the stack's, or those of a layer; NULL: it is in

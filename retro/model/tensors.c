@@ -163,7 +163,7 @@ static enum status visit_row(const struct tensor_walk *walk, struct place place,
                              const struct place_shape *shape, void *base, bool absent) {
     struct model *model = walk->model;
     const struct tensor_row *row = &place.rows->rows[place.row];
-    char *at = (char *)base + shape->place;
+    char *at = (char *)base + row->place;
     bool bias = has_bias(model, &model->stacks[place.stack].dims, row, shape, absent);
     const struct layer *layer = place.outer ? NULL : base;
     place.share = share_make(model, place.stack, layer ? &layer->spec : NULL, shape);
@@ -252,6 +252,9 @@ static bool outer_needed(const struct model *model, const struct place_shape *sh
         return model->spec.tower.norm_before;
     if (shape->place == offsetof(struct model, tower.norm_head)) return model->spec.tower.pooled;
     if (shape->out == EXTENT_CHANNELS) return model->spec.tower.conditioned;
+    if (shape->place == offsetof(struct model, tower.shift) ||
+        shape->place == offsetof(struct model, tower.stretch))
+        return model->spec.tower.standardized;
     if (shape->place == offsetof(struct model, tower.class_token))
         return model->spec.tower.class_tokens > 0;
     if (shape->place == offsetof(struct model, projector.norm)) return model->spec.projector.normed;

@@ -31,14 +31,22 @@ int check_picture_rows(const struct config *config, const struct model_info *mod
                               : model->picture_rows;
 }
 
-enum status check_picture_steps(const struct config *config, const struct model *model,
-                                struct error *e) {
-    int rows = model_sees(model) ? picture_rows_together(model) : 0;
+static enum status check_rows_together(const struct config *config, int rows, struct error *e) {
     if (rows <= config->server.max_step_tokens) return STATUS_OK;
     return error_set(e, STATUS_INVALID,
                      "server.max_step_tokens is %d, and one step reads all %d rows of a picture, "
                      "which see each other in this model: raise it to %d at least",
                      config->server.max_step_tokens, rows, rows);
+}
+
+enum status check_picture_steps(const struct config *config, const struct model *model,
+                                struct error *e) {
+    return check_rows_together(config, model_sees(model) ? picture_rows_together(model) : 0, e);
+}
+
+enum status check_picture_rows_together(const struct config *config,
+                                        const struct picture_input *input, struct error *e) {
+    return check_rows_together(config, picture_input_most_together(input), e);
 }
 
 enum status check_mode(const struct config *config, const struct model_info *model,

@@ -7,6 +7,7 @@
 #include "retro/text/tokenizer.h"
 #include "server/host/options/config.h"
 #include "server/host/options/retrieval_choice.h"
+#include "server/host/prompt/picture_input.h"
 
 /* Rows that a sequence may have: the model's limit, or a lower one of the operator. A model whose
  * positions have no end gets DEFAULT_CONTEXT, or what it was trained with where that is less:
@@ -20,6 +21,9 @@ int check_picture_rows(const struct config *config, const struct model_info *mod
 /* Whether a step has room for a picture, in a model whose decoder reads one at once. */
 enum status check_picture_steps(const struct config *config, const struct model *model,
                                 struct error *e);
+/* Likewise for pictures of any size, as they are made ready. */
+enum status check_picture_rows_together(const struct config *config,
+                                        const struct picture_input *input, struct error *e);
 /* How the model reads what is found where a request does not say; never auto. */
 enum status check_mode(const struct config *config, const struct model_info *model,
                        enum retrieval_mode *mode, struct error *e);

@@ -49,7 +49,7 @@ static int prompt_rows(const struct engine *engine) {
     double part = engine->pace.prompt / session_pool_parts(engine->pool);
     int most = engine->o.max_step_tokens, least = LEAST_PROMPT_ROWS;
     if (part * most <= PART_SECONDS) return most;
-    least = max_int(least, picture_rows_together(engine->o.model));
+    least = max_int(least, picture_rows_most(engine->o.model, engine->o.max_picture));
     return min_int(most, max_int(least, (int)(PART_SECONDS / part)));
 }
 

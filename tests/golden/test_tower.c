@@ -101,6 +101,15 @@ static void test_windows_do_not_meet(void **state) {
     check_pictures_apart("tests/golden/vision/hf_qwen3_vl", TOWER_PROJECTED, sizes, 14 * 18);
 }
 
+/* So does Gemma 4's, whose rows are means of squares; its means of several pictures stand in one
+ * pass. */
+static void test_means_do_not_meet(void **state) {
+    (void)state;
+    const int sizes[PICTURES][2] = {{12, 24}, {6, 6}, {54, 6}, {42, 48}};
+    check_pictures_apart("tests/golden/vision/gemma4_a", TOWER_PROJECTED, sizes, 21 * 24);
+    check_pictures_apart("tests/golden/vision/gemma4_b", TOWER_PROJECTED, sizes, 21 * 24);
+}
+
 /* A pass in parts gives what a whole one gives; one that was left behind leaves nothing. */
 static void test_a_pass_in_parts(void **state) {
     (void)state;
@@ -288,8 +297,9 @@ static void test_places_are_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pictures_do_not_meet),    cmocka_unit_test(test_windows_do_not_meet),
-        cmocka_unit_test(test_a_pass_in_parts),         cmocka_unit_test(test_sizes_are_checked),
-        cmocka_unit_test(test_pictures_are_taken_over), cmocka_unit_test(test_places_are_counted)};
+        cmocka_unit_test(test_pictures_do_not_meet), cmocka_unit_test(test_windows_do_not_meet),
+        cmocka_unit_test(test_means_do_not_meet),    cmocka_unit_test(test_a_pass_in_parts),
+        cmocka_unit_test(test_sizes_are_checked),    cmocka_unit_test(test_pictures_are_taken_over),
+        cmocka_unit_test(test_places_are_counted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

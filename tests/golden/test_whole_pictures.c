@@ -10,8 +10,12 @@ enum { TOGETHER = 16, FIRST = 40, SECOND = 100 }; /* where the pictures stand am
 enum { SECOND_AT = SECOND + TOGETHER - 1, SECOND_END = SECOND_AT + TOGETHER };
 enum { ROWS = WORDS + PICTURES * (TOGETHER - 1), MOST = ROWS + DRAWN + MORE };
 
+/* A model whose pictures have one number of rows, and one whose pictures have any. */
+static const char *folder;
+static const char fixed[] = "tests/golden/vision/gemma3_a", any[] = "tests/golden/vision/gemma4_b";
+
 static void open_fixture(struct pictured_model *f, int kept_blocks) {
-    pictured_open(f, "tests/golden/vision/gemma3_a", MOST, kept_blocks);
+    pictured_open(f, folder, MOST, kept_blocks);
 }
 
 static void make_text(struct merged_text *out, const struct pictured_model *f, int seed,
@@ -27,11 +31,14 @@ static void test_rows_that_fit(void **state) {
     struct merged_text t;
     open_fixture(&f, 0);
     make_text(&t, &f, 1, WORDS);
-    assert_int_equal(picture_rows_together(f.model), TOGETHER);
-    assert_int_equal(picture_rows_left(f.model, t.ids[FIRST - 1]), 0);
-    assert_int_equal(picture_rows_left(f.model, t.ids[FIRST]), TOGETHER);
-    assert_int_equal(picture_rows_left(f.model, t.ids[FIRST + TOGETHER - 1]), 1);
-    assert_int_equal(picture_rows_left(f.model, t.ids[SECOND_AT + 3]), TOGETHER - 3);
+    assert_int_equal(picture_rows_together(f.model), folder == fixed ? TOGETHER : 0);
+    assert_int_equal(picture_rows_most(f.model, 9 * TOGETHER), TOGETHER);
+    assert_int_equal(picture_rows_left(f.model, t.ids + FIRST - 1, ROWS - (FIRST - 1)), 0);
+    assert_int_equal(picture_rows_left(f.model, t.ids + FIRST, ROWS - (FIRST)), TOGETHER);
+    assert_int_equal(
+        picture_rows_left(f.model, t.ids + FIRST + TOGETHER - 1, ROWS - (FIRST + TOGETHER - 1)), 1);
+    assert_int_equal(picture_rows_left(f.model, t.ids + SECOND_AT + 3, ROWS - (SECOND_AT + 3)),
+                     TOGETHER - 3);
     for (int n = 0; n < ROWS + 2; n++) {
         int fit = picture_rows_fit(f.model, t.ids, ROWS, n), first = FIRST + TOGETHER;
         int expected = n > FIRST && n < first ? FIRST : min_int(n, ROWS);
@@ -199,6 +206,7 @@ static void test_cut_pictures_are_refused(void **state) {
     struct error e = {0};
     struct tensor logits;
     struct merged_text t;
+    folder = fixed;
     open_fixture(&f, 0);
     make_text(&t, &f, 1, WORDS);
     if (session_open(&s, f.pool, (struct grid){0}, &e)) fail_msg("%s", e.text);
@@ -215,11 +223,39 @@ static void test_cut_pictures_are_refused(void **state) {
     pictured_close(&f);
 }
 
+/* Nothing would tell the rows of one from those of the other. */
+static void test_pictures_side_by_side(void **state) {
+    (void)state;
+    struct pictured_model f;
+    struct merged_text t;
+    struct error e = {0};
+    folder = any;
+    open_fixture(&f, 0);
+    float rows[HIDDEN] = {0};
+    int32_t ids[] = {5, model_picture_id(f.model), 7, model_picture_id(f.model)};
+    const struct merged_picture picture = {.rows = rows, .tiles = 1, .tile_rows = 1},
+                                pictures[] = {picture, picture};
+    const struct picture_text text = {ids, 4, pictures, 2};
+    assert_int_equal(picture_rows_text(&t, f.model, &text, &e), STATUS_OK);
+    merged_text_free(&t);
+    ids[2] = ids[1];
+    ids[1] = 7;
+    assert_int_equal(picture_rows_text(&t, f.model, &text, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "two pictures stand side by side"));
+    pictured_close(&f);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest both[] = {
         cmocka_unit_test(test_rows_that_fit),       cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_rows_are_taken_over), cmocka_unit_test(test_texts_do_not_meet),
-        cmocka_unit_test(test_rows_see_each_other), cmocka_unit_test(test_cut_pictures_are_refused),
+        cmocka_unit_test(test_rows_see_each_other),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest one[] = {cmocka_unit_test(test_cut_pictures_are_refused),
+                                     cmocka_unit_test(test_pictures_side_by_side)};
+    folder = fixed;
+    int failed = cmocka_run_group_tests_name("rows of one number", both, NULL, NULL);
+    folder = any;
+    failed += cmocka_run_group_tests_name("rows of any number", both, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("refused", one, NULL, NULL);
 }

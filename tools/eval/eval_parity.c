@@ -165,10 +165,10 @@ static int count_together(const struct case_run *run, int sequence, int row) {
     const struct parity_case *test = run->c;
     const struct model *model = run->model->model;
     if (row >= test->lengths[sequence]) return 0;
-    int left =
-        picture_rows_left(model, test->tokens[(size_t)sequence * (size_t)test->n + (size_t)row]);
-    if (left == 0) return 1;
-    return left == picture_rows_together(model) ? left : 0;
+    const int32_t *ids = test->tokens + (size_t)sequence * (size_t)test->n;
+    int n = test->lengths[sequence], left = picture_rows_left(model, ids + row, n - row);
+    if (row > 0 && picture_rows_left(model, ids + row - 1, n - row + 1) > 1) return 0;
+    return max_int(1, left);
 }
 
 /* Of n rows from `row` on those that are compared: rows before first_row are not. */
@@ -259,7 +259,7 @@ static enum status run_case(struct parity *parity, struct parity_case *test,
                            .tolerance = parity->tolerance};
     struct session_limits limits = limits_of(parity, test);
     if (session_pool_open(&run.pool, parity->model->model, &limits, e)) return e->status;
-    if (model_sees(parity->model->model) &&
+    if (model_sees(parity->model->model) && test->text_length > 0 &&
         parity_pictures_merge(test, parity->model->model, run.pool, e)) {
         session_pool_close(run.pool);
         return e->status;

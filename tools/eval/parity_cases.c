@@ -226,7 +226,8 @@ enum status parity_case_read(struct parity_case *test, const char *name,
                                *hf = find_part(weights, name, "input_ids");
     const struct stored_tensor *ids =
         hf ? hf : find_part(weights, name, info->reads_source ? "encoder_tokens" : "tokens");
-    if (model_sees(model)) return parity_pictures_read(test, name, weights, model, e);
+    bool masked = find_part(weights, name, "attention_mask") != NULL; /* texts alone */
+    if (model_sees(model) && !masked) return parity_pictures_read(test, name, weights, model, e);
     if (prompt) return read_generation(test, prompt, weights, info, e);
     if (!info->reads_source) return read_decoder_case(test, ids, weights, info, e);
     if (!is_shaped(ids, STORED_I32, 2))

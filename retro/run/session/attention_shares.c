@@ -69,6 +69,7 @@ static struct pass_shares make_shares(const struct plan *plan, const struct atte
                                       struct tensor y, int terms) {
     return (struct pass_shares){.y = y,
                                 .spans = kind->spans,
+                                .ordered_spans = kind->ordered_spans,
                                 .n_spans = kind->n,
                                 .groups = plan->groups,
                                 .span_groups = kind->span_groups,

@@ -22,6 +22,8 @@ void plan_open(struct plan *plan, const struct plan_sizes *sizes) {
         .given = given ? xcalloc(given, sizeof *plan->given) : NULL,
         .blocks = xcalloc((size_t)sizes->blocks, sizeof *plan->blocks),
         .spans = xcalloc(spans, sizeof *plan->spans),
+        .ordered_spans = xcalloc(spans, sizeof *plan->ordered_spans),
+        .input_ids = xcalloc(rows, sizeof *plan->input_ids),
         .cross_spans = xcalloc(items + closings, sizeof *plan->cross_spans),
         .closings = xcalloc(closings, sizeof *plan->closings),
         .slots = xcalloc(closings, sizeof *plan->slots),
@@ -34,6 +36,7 @@ void plan_open(struct plan *plan, const struct plan_sizes *sizes) {
     struct attention_shares *kinds[] = {&plan->self_shares, &plan->cross_shares};
     for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
         kinds[i]->spans = xcalloc(spans + closings, sizeof *kinds[i]->spans);
+        kinds[i]->ordered_spans = xcalloc(spans + closings, sizeof *kinds[i]->ordered_spans);
         kinds[i]->span_groups = xcalloc(spans + closings, sizeof *kinds[i]->span_groups);
     }
     plan->groups = xcalloc(2 * items * (size_t)sizes->shares, sizeof *plan->groups);
@@ -54,13 +57,17 @@ void plan_close(struct plan *plan) {
     free(plan->state_spans);
     free(plan->save_rows);
     free(plan->spans);
+    free(plan->ordered_spans);
+    free(plan->input_ids);
     free(plan->cross_spans);
     free(plan->closings);
     free(plan->slots);
     free(plan->sources);
     free(plan->self_shares.spans);
+    free(plan->self_shares.ordered_spans);
     free(plan->self_shares.span_groups);
     free(plan->cross_shares.spans);
+    free(plan->cross_shares.ordered_spans);
     free(plan->cross_shares.span_groups);
     free(plan->groups);
     free(plan->no_rows);
@@ -71,6 +78,24 @@ void plan_clear(struct plan *plan) {
     plan->n_closings = plan->n_slots = plan->n_sources = plan->n_cross_spans = 0;
     plan->n_logits = plan->n_given = plan->n_state_spans = plan->saves = 0;
     plan->self_shares.n = plan->cross_shares.n = plan->n_groups = plan->tells = 0;
+}
+
+static void order_spans(struct attention_span *to, const struct attention_span *from, int n) {
+    for (int i = 0; i < n; i++) {
+        to[i] = from[i];
+        to[i].mutual = 0;
+    }
+}
+
+void plan_order_spans(struct plan *plan) {
+    order_spans(plan->ordered_spans, plan->spans, plan->n_spans);
+    order_spans(plan->self_shares.ordered_spans, plan->self_shares.spans, plan->self_shares.n);
+}
+
+void plan_input_ids(struct plan *plan, int stand_in) {
+    memcpy(plan->input_ids, plan->ids, (size_t)plan->n_rows * sizeof *plan->ids);
+    for (int i = 0; i < plan->n_given; i++)
+        if (plan->given_to[i] >= 0) plan->input_ids[plan->given_to[i]] = stand_in;
 }
 
 /* One end of the way: `out` when writing, else `in`. Everything is moved by the same code, so both

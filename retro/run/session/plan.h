@@ -13,8 +13,9 @@
  */
 struct attention_shares {
     int n;
-    struct attention_span *spans;  /* [n] */
-    struct key_group *span_groups; /* [n] which of the plan's groups */
+    struct attention_span *spans;         /* [n] */
+    struct attention_span *ordered_spans; /* as a plan has them */
+    struct key_group *span_groups;        /* [n] which of the plan's groups */
 };
 
 /* Arrays are as long as the pool's limits allow. */
@@ -39,6 +40,8 @@ struct plan {
     int saves;       /* 1: some of its rows are drafts that are saved, else 0 */
     int32_t *blocks; /* [n_blocks] the block tables of all items; spans count in them */
     struct attention_span *spans, *cross_spans; /* [n_spans], [n_cross_spans] */
+    struct attention_span *ordered_spans; /* [n_spans] the same, none of them mutual; not sent */
+    int32_t *input_ids;                   /* [rows] ids that say what each layer gets; not sent */
     struct closing *closings;
     int *slots, n_slots; /* of chunks that sessions begin to read in this step; not sent */
     struct source *sources;
@@ -61,6 +64,10 @@ struct plan_sizes {
 void plan_open(struct plan *plan, const struct plan_sizes *sizes);
 void plan_close(struct plan *plan);
 void plan_clear(struct plan *plan);
+/* Fills ordered_spans, those of what is told of attention too. */
+void plan_order_spans(struct plan *plan);
+/* Fills input_ids: where a row is given as it is, `stand_in` stands for it. */
+void plan_input_ids(struct plan *plan, int stand_in);
 
 /* Appends the plan, the neighbour tokens its closings name (r of each), its sources' ids and its
  * given rows.

@@ -171,8 +171,9 @@ static enum status check_ids_and_names(const struct session_pool *pool,
 static enum status check_pictures(const struct session_pool *pool, const struct step_item *item,
                                   struct error *e) {
     const struct model *model = pool->model;
+    if (picture_rows_together(model) == 0) return STATUS_OK;
     for (int i = 0; item->tokens && i < item->n_tokens; i++) {
-        int left = picture_rows_left(model, item->tokens[i]);
+        int left = picture_rows_left(model, item->tokens + i, item->n_tokens - i);
         bool ends = i + 1 == item->n_tokens || item->tokens[i + 1] != item->tokens[i] - 1;
         if (left > 1 && ends)
             return error_set(e, STATUS_INVALID,

@@ -153,6 +153,7 @@ static enum status open_shares(struct session_pool *pool, struct error *e) {
  * twice; a sequence may go on within its first. */
 static int count_spans(const struct session_pool *pool) {
     int sequences = pool->limits.max_sessions, together = picture_rows_together(pool->model);
+    if (pool->model->spec.picture.linked) together = 1;
     int pictures = together > 0 ? sequences + pool->limits.max_given / together : 0;
     return sequences + 2 * pictures;
 }

@@ -188,11 +188,13 @@ static void plan_rows(struct session_pool *pool, const struct step_item *item) {
 static int count_alike(const struct session_pool *pool, const struct step_item *item, int from,
                        int *mutual) {
     const struct model *model = pool->model;
-    int left = item->tokens ? picture_rows_left(model, item->tokens[from]) : 0, end = from + 1;
+    const int32_t *ids = item->tokens;
+    int n = item->n_tokens, end = from + 1;
+    int left = ids ? picture_rows_left(model, ids + from, n - from) : 0;
     *mutual = left > 0;
-    if (item->tokens == NULL) return item->n_tokens;
+    if (ids == NULL) return n;
     if (left > 0) return left;
-    while (end < item->n_tokens && picture_rows_left(model, item->tokens[end]) == 0) end++;
+    while (end < n && picture_rows_left(model, ids + end, n - end) == 0) end++;
     return end - from;
 }
 
@@ -313,8 +315,10 @@ static void enter_stage(struct session_pool *pool, struct scratch *scratch) {
         stack_embed(model, model_decoder(pool->model), scratch->x, pool->plan.ids,
                     pool->plan.positions);
         if (pool->plan.n_given > 0) step_add_given(pool, scratch);
-        if (model_decoder(model)->dims.layer_input > 0)
-            stack_layer_inputs(model, model_decoder(model), scratch, pool->plan.ids);
+        if (model_decoder(model)->dims.layer_input > 0) {
+            plan_input_ids(&pool->plan, model->spec.picture.stand_in);
+            stack_layer_inputs(model, model_decoder(model), scratch, pool->plan.input_ids);
+        }
         return;
     }
     if (comm->stage > model->encodes && comm->stage <= model->reads)
@@ -378,6 +382,7 @@ static void run_layers(struct session_pool *pool, struct tensor told) {
         .stack = stack,
         .scratch = scratch_rows(&pool->scratch, plan->n_rows),
         .spans = plan->spans,
+        .ordered_spans = plan->ordered_spans,
         .n_spans = plan->n_spans,
         .positions = plan->positions,
         .most_tokens = pool->limits.max_tokens,
@@ -385,6 +390,7 @@ static void run_layers(struct session_pool *pool, struct tensor told) {
         .cross = read_cross,
         .context = pool};
     struct plan_shares shares;
+    plan_order_spans(&pool->plan);
     step_upload_given(pool);
     enter_stage(pool, &pass.scratch);
     if (plan->tells) enter_shares(pool, told);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "retro/model/model_private.h"
+#include "retro/run/tower/tower.h"
 
 bool model_sees(const struct model *model) {
     return model_writes(model) && model->spec.projector.out > 0;
@@ -20,16 +21,32 @@ bool model_places(const struct model *model) {
 
 int picture_rows_together(const struct model *model) { return model->spec.picture.together; }
 
-int picture_rows_left(const struct model *model, int32_t id) {
-    int together = model->spec.picture.together;
-    return together > 0 && id < 0 ? together - (-1 - id) % together : 0;
+int picture_rows_most(const struct model *model, int viewed) {
+    int joined = tower_patch_of(model).joined;
+    return model->spec.picture.linked ? viewed / (joined * joined) : picture_rows_together(model);
+}
+
+/* Whether `next` is the given row behind that of `id`. */
+static bool goes_on(int32_t id, int32_t next) { return id < 0 && next == id - 1; }
+
+/* Between two pictures of linked rows there are words, so a picture ends where given rows do. */
+int picture_rows_left(const struct model *model, const int32_t *ids, int n) {
+    int together = model->spec.picture.together, left = 1;
+    if (ids[0] >= 0) return 0;
+    if (together > 0) return together - (-1 - ids[0]) % together;
+    if (!model->spec.picture.linked) return 0;
+    while (left < n && goes_on(ids[left - 1], ids[left])) left++;
+    return left;
 }
 
 int picture_rows_fit(const struct model *model, const int32_t *ids, int n, int most) {
     if (most >= n || most < 1) return max_int(0, min_int(n, most));
-    int left = picture_rows_left(model, ids[most - 1]);
-    int begun = picture_rows_together(model) - left + 1;
-    return left > 1 ? max_int(0, most - begun) : most;
+    int left = picture_rows_left(model, ids + most - 1, n - most + 1), first = most - 1;
+    if (left <= 1) return most;
+    if (picture_rows_together(model) > 0)
+        return max_int(0, most - (picture_rows_together(model) - left + 1));
+    while (first > 0 && goes_on(ids[first - 1], ids[first])) first--;
+    return first;
 }
 
 /* The grid's first `count` rows, which stand at `from` in the text. */
@@ -118,7 +135,14 @@ static enum status count_rows(struct row_counts *out, const struct model *model,
                               const struct picture_text *text, struct error *e) {
     const struct picture_spec *spec = &model->spec.picture;
     int places = 0;
-    for (int i = 0; i < text->n; i++) places += text->ids[i] == spec->id;
+    for (int i = 0; i < text->n; i++) {
+        bool beside = places > 0 && i > 0 && text->ids[i - 1] == spec->id;
+        places += text->ids[i] == spec->id;
+        if (spec->linked && beside && text->ids[i] == spec->id)
+            return error_set(e, STATUS_INVALID,
+                             "two pictures stand side by side; this model needs a word between "
+                             "them, as its processor writes it");
+    }
     if (places != text->n_pictures)
         return error_set(e, STATUS_INVALID,
                          "the text has %d places for pictures, and %d pictures come with it",

@@ -61,9 +61,11 @@ bool model_lines(const struct model *model);
 /* Rows of every picture, where the decoder lets them see each other; 0: they see those before them.
  */
 int picture_rows_together(const struct model *model);
-/* How many rows of its picture a given row begins, of a model that has them see each other, 1 ..
- * picture_rows_together: one step reads all of these. 0: the id is of no such row. */
-int picture_rows_left(const struct model *model, int32_t id);
+/* Likewise the most rows of a picture of which the tower has `viewed` at most. */
+int picture_rows_most(const struct model *model, int viewed);
+/* How many rows of its picture the first of n ids begins, itself among them, of a model that has
+ * them see each other: one step reads all of these. 0: the id is of no such row. */
+int picture_rows_left(const struct model *model, const int32_t *ids, int n);
 /* How many of the next n ids of a text a step of `most` rows reads so that it ends within no
  * picture whose rows see each other; 0 where such a picture comes first and is longer. */
 int picture_rows_fit(const struct model *model, const int32_t *ids, int n, int most);

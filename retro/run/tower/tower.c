@@ -170,7 +170,8 @@ static void embed_patches(struct tower *tower, struct tensor x) {
 
     if (model->spec.tower.class_tokens > 0)
         add_rows(tower, x, model->tower.class_token, layout->class_of, NULL);
-    int corners = model->tower.position.data == NULL ? 0 : layout->resized ? TOWER_CORNERS : 1;
+    int corners = model->spec.tower.sums_sides ? 2 : layout->resized ? TOWER_CORNERS : 1;
+    if (model->tower.position.data == NULL) corners = 0;
     for (int i = 0; i < corners; i++)
         add_rows(tower, x, model->tower.position, layout->corners[i].rows,
                  layout->corners[i].weights);
@@ -212,11 +213,26 @@ static void gather_pooled(struct tower *tower, struct tensor x) {
     stack_norm(model, &model->stacks[STACK_TOWER], in, in, &model->tower.norm_head);
 }
 
+/* (x - shift) stretch, column by column, in place; `part` is to work in. */
+static void standardize_rows(struct tower *tower, struct tensor x, struct tensor part) {
+    const struct tower_weights *weights = &tower->model->tower;
+    const struct tower_layout *layout = &tower->layout;
+    struct backend *backend = tower->model->backend;
+    backend_gather_rows(backend, &(struct gather_rows_args){
+                                     .y = part, .x = weights->shift, .rows = layout->first_row});
+    backend_add(backend, &(struct add_args){.y = x, .a = x, .b = part, .row_scale = layout->minus});
+    backend_gather_rows(backend, &(struct gather_rows_args){
+                                     .y = part, .x = weights->stretch, .rows = layout->first_row});
+    backend_gate(backend, &(struct gate_args){.y = x, .x = x, .by = part});
+}
+
 /* The means of squares of rows, as the projector's input. */
 static void gather_means(struct tower *tower, struct tensor x) {
     const struct tower_layout *layout = &tower->layout;
     struct backend *backend = tower->model->backend;
-    int side = tower->model->spec.tower.averaged;
+    const struct tower_spec *spec = &tower->model->spec.tower;
+    int side = spec->averaged;
+    float weight = (spec->mean_scale > 0 ? spec->mean_scale : 1) / (float)(side * side);
     struct tensor in = tensor_rows(tower->in, 0, layout->n_kept),
                   part = tensor_rows(tower->scratch.branch, 0, layout->n_kept);
     backend_gather_rows(backend,
@@ -224,10 +240,9 @@ static void gather_means(struct tower *tower, struct tensor x) {
     for (int i = 0; i < side * side; i++) {
         const int32_t *rows = layout->averaged + (size_t)i * (size_t)layout->most_means;
         backend_gather_rows(backend, &(struct gather_rows_args){.y = part, .x = x, .rows = rows});
-        backend_add(
-            backend,
-            &(struct add_args){.y = in, .a = in, .b = part, .scale = 1.0f / (float)(side * side)});
+        backend_add(backend, &(struct add_args){.y = in, .a = in, .b = part, .scale = weight});
     }
+    if (spec->standardized) standardize_rows(tower, in, part);
 }
 
 /* The projector's input from the tower's rows. */
@@ -317,7 +332,7 @@ static void project_rows(struct tower *tower, const struct projector_weights *we
     const struct projector_spec *spec = &model->spec.projector;
     struct backend *backend = model->backend;
     int n = from.rows;
-    bool normed = weights->norm.gamma && !spec->normed_apart;
+    bool normed = (weights->norm.gamma && !spec->normed_apart) || spec->bare;
     struct tensor in = normed ? tensor_rows(tower->in, 0, n) : from,
                   out = tensor_cols(tensor_rows(tower->out, 0, n), column, spec->out);
     if (normed)

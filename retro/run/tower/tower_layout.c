@@ -11,8 +11,8 @@ int tower_patch_columns(const struct model *model) { return tower_spec_values(&m
 static enum status read_conditioning(struct tower_layout *layout, const struct model *model,
                                      struct error *e) {
     for (int c = 0; c < 3; c++) {
-        layout->mean[c] = 0;
-        layout->deviation[c] = 1;
+        layout->mean[c] = model->spec.tower.centered ? 0.5f : 0;
+        layout->deviation[c] = model->spec.tower.centered ? 0.5f : 1;
     }
     if (!model->spec.tower.conditioned) return STATUS_OK;
     backend_download(model->backend, layout->mean, model->tower.mean.data, sizeof layout->mean);
@@ -22,8 +22,8 @@ static enum status read_conditioning(struct tower_layout *layout, const struct m
 }
 
 size_t tower_layout_row_bytes(const struct model *model) {
-    /* row_of, places, first, patch_of, class_of, averaged, no_rows */
-    int ints = model->spec.tower.averaged > 0 ? 8 : 6;
+    /* row_of, places, first, patch_of, class_of; averaged, no_rows, first_row, minus */
+    int ints = model->spec.tower.averaged > 0 ? 10 : 6;
     const struct tower_layout *layout = NULL;
     size_t corner = sizeof *layout->corners[0].rows + sizeof *layout->corners[0].weights +
                     sizeof *layout->kept[0];
@@ -36,7 +36,12 @@ static void open_means(struct tower_layout *layout, int side, int max_rows) {
     layout->most_means = (int)(((size_t)max_rows + n - 1) / n);
     layout->averaged = xcalloc(n * (size_t)layout->most_means, sizeof *layout->averaged);
     layout->no_rows = xmalloc((size_t)layout->most_means * sizeof *layout->no_rows);
-    for (int i = 0; i < layout->most_means; i++) layout->no_rows[i] = -1;
+    layout->first_row = xcalloc((size_t)layout->most_means, sizeof *layout->first_row);
+    layout->minus = xmalloc((size_t)layout->most_means * sizeof *layout->minus);
+    for (int i = 0; i < layout->most_means; i++) {
+        layout->no_rows[i] = -1;
+        layout->minus[i] = -1;
+    }
 }
 
 enum status tower_layout_open(struct tower_layout *layout, const struct model *model, int max_rows,
@@ -70,6 +75,8 @@ void tower_layout_close(struct tower_layout *layout) {
     free(layout->class_of);
     free(layout->averaged);
     free(layout->no_rows);
+    free(layout->first_row);
+    free(layout->minus);
     for (int i = 0; i < TOWER_CORNERS; i++) {
         free(layout->corners[i].rows);
         free(layout->corners[i].weights);
@@ -93,20 +100,41 @@ static float *cut_channel(const struct tower_layout *layout, float *to, const fl
     return to;
 }
 
+/* The patch whose first pixel is `from`, as y, x, channel. */
+static void cut_pixels(const struct tower_layout *layout, float *to, const float *from, int width,
+                       size_t plane, int side) {
+    for (int i = 0; i < 3 * side * side; i++) {
+        int c = i % 3, y = i / 3 / side, x = i / 3 % side;
+        float value = from[(size_t)c * plane + (size_t)y * (size_t)width + (size_t)x];
+        to[i] = (value - layout->mean[c]) / layout->deviation[c];
+    }
+}
+
+/* Likewise the patch as channel, frame, y, x. */
+static void cut_planes(const struct tower_layout *layout, float *to, const float *from, int width,
+                       size_t plane, const struct tower_spec *tower) {
+    int frames = max_int(1, tower->frames);
+    for (int i = 0; i < 3 * frames; i++) {
+        int c = i / frames;
+        to = cut_channel(layout, to, from + (size_t)c * plane, width, tower->patch, c);
+    }
+}
+
 /* Patches, row-major (docs/spec/vision-model.md 2 step 1). A picture stands still: its frames are
  * the same. */
 static void cut_patches(const struct tower_layout *layout, float *to,
                         const struct tower_picture *picture, const struct tower_spec *tower) {
-    int side = tower->patch, frames = max_int(1, tower->frames);
-    size_t plane = (size_t)picture->height * (size_t)picture->width;
+    int side = tower->patch, width = picture->width;
+    size_t plane = (size_t)picture->height * (size_t)width;
     for (int y = 0; y < picture->height; y += side)
-        for (int x = 0; x < picture->width; x += side)
-            for (int i = 0; i < 3 * frames; i++) {
-                int c = i / frames;
-                const float *from = picture->pixels + (size_t)c * plane +
-                                    (size_t)y * (size_t)picture->width + (size_t)x;
-                to = cut_channel(layout, to, from, picture->width, side, c);
-            }
+        for (int x = 0; x < width; x += side) {
+            const float *from = picture->pixels + (size_t)y * (size_t)width + (size_t)x;
+            if (tower->by_pixel)
+                cut_pixels(layout, to, from, width, plane, side);
+            else
+                cut_planes(layout, to, from, width, plane, tower);
+            to += tower_spec_values(tower);
+        }
 }
 
 /* One side of a resized table: entry i of `out` lies between entries `low` and `low` + 1 of `in`.
@@ -135,7 +163,7 @@ struct resize {
 
 static struct resize find_resize(const struct tower_spec *tower, int grid_h, int grid_w) {
     struct resize resize = {tower->table_h, tower->table_w, tower->table_h, tower->table_w};
-    if (grid_h == tower->table_h && grid_w == tower->table_w) return resize;
+    if (tower->sums_sides || (grid_h == tower->table_h && grid_w == tower->table_w)) return resize;
     if (tower->windows) {
         resize.out_h = resize.out_w = max_int(grid_h, grid_w);
         return resize;
@@ -149,12 +177,21 @@ static struct resize find_resize(const struct tower_spec *tower, int grid_h, int
     return resize;
 }
 
+/* Row `row` has the sum of the positions of column x and of line y. */
+static void place_sides(struct tower_layout *layout, const struct tower_spec *tower, int row, int y,
+                        int x) {
+    layout->corners[0].rows[row] = x;
+    layout->corners[1].rows[row] = tower->table_w + y;
+    for (int i = 0; i < 2; i++) layout->corners[i].weights[row] = 1;
+}
+
 /* Row `row` has the position of the patch at (y, x). */
 static void place_patch(struct tower_layout *layout, const struct tower_spec *tower,
                         const struct resize *resize, int row, int y, int x) {
     layout->places[2 * row] = y;
     layout->places[2 * row + 1] = x;
-    if (tower->table_h == 0) return;
+    if (tower->sums_sides) place_sides(layout, tower, row, y, x);
+    if (tower->table_h == 0 || tower->sums_sides) return;
     int first = tower->class_positions ? tower->class_tokens : 0;
     struct between between = find_between(y, resize->in_h, resize->out_h, tower->corners);
     struct between the_between = find_between(x, resize->in_w, resize->out_w, tower->corners);

@@ -19,7 +19,8 @@ struct tower_corner {
  * the rows of a window are, too. */
 struct tower_layout {
     float mean[3], deviation[3]; /* of pixels, where the model conditions them; else 0 and 1 */
-    float *patches; /* [n_patches, tower_patch_columns] in the order channel, frame, y, x; lines */
+    float *patches; /* [n_patches, tower_patch_columns] in the order channel, frame, y, x, or y, x,
+                       channel (tower_spec.by_pixel); lines */
     int n_pictures, n_windows, n_patches, n_rows, n_kept;
     struct attention_span *spans;   /* [n_pictures] */
     struct attention_span *windows; /* [n_windows] of towers with windows */
@@ -35,6 +36,9 @@ struct tower_layout {
     int most_means;
     int32_t *averaged; /* [rows of a square, most_means] the rows that mean i is of, i < n_kept */
     int32_t *no_rows;  /* [most_means] -1 each */
+    /* Of towers that standardize these means. */
+    int32_t *first_row; /* [most_means] 0 each */
+    float *minus;       /* [most_means] -1 each */
 };
 
 /* Columns of a patch: 3 P P for each frame. */

@@ -24,6 +24,15 @@ enum status tower_check(const struct model *model, int height, int width, struct
         return error_set(e, STATUS_INVALID, "a picture of %d x %d pixels is no whole patches of %d",
                          height, width, tower->patch);
     int lines = height / tower->patch, columns = width / tower->patch;
+    if (tower->sums_sides && max_int(lines, columns) > tower->table_w)
+        return error_set(e, STATUS_TOO_LARGE,
+                         "a picture of %d x %d patches; the model has positions for %d a side",
+                         lines, columns, tower->table_w);
+    int side = max_int(1, tower->averaged);
+    if (lines % side != 0 || columns % side != 0)
+        return error_set(e, STATUS_INVALID,
+                         "a picture of %d x %d patches; the model averages squares of %d x %d",
+                         lines, columns, side, side);
     bool even = lines % 2 == 0 && columns % 2 == 0 && (tower->oblong || lines == columns);
     if (model->spec.projector.out > 0 && tower->shuffle == 2 && !even)
         return error_set(e, STATUS_INVALID,

@@ -9,7 +9,7 @@ static const int64_t MOST_PIXELS = 1 << 25;
 static const char *what_is_read(const struct model *model) {
     if (model_arranges(model)) return "tiles as LLaVA-NeXT's";
     if (model_lines(model)) return "pictures of any size as Pixtral's";
-    return tower_patch_of(model).any_grid ? "pictures of any size as Qwen2-VL's"
+    return tower_patch_of(model).any_grid ? "pictures of any shape as Qwen2-VL's or Gemma 4's"
                                           : "whole pictures, or tiles one after the other";
 }
 
@@ -25,12 +25,26 @@ static enum status check_patches(const struct preprocessor *preprocessor,
                          "the model's tower %d and %d",
                          folder, preprocessor->patch, preprocessor->merge, patch->side,
                          patch->joined);
+    bool pools = preprocessor->kind == PREPROCESSOR_GEMMA4;
     return error_set(e, STATUS_INVALID,
-                     "%s: preprocessor_config.json has \"patch_size\" %d, \"merge_size\" %d and "
+                     "%s: preprocessor_config.json has \"patch_size\" %d, \"%s\" %d and "
                      "\"temporal_patch_size\" "
                      "%d, the model's tower %d, %d and %d",
-                     folder, preprocessor->patch, preprocessor->merge, preprocessor->frames,
-                     patch->side, patch->joined, patch->frames);
+                     folder, preprocessor->patch, pools ? "pooling_kernel_size" : "merge_size",
+                     preprocessor->merge, preprocessor->frames, patch->side, patch->joined,
+                     patch->frames);
+}
+
+/* Pictures become no more tokens than the tower has memory for. */
+static void limit_tokens(struct picture_input *input, const struct tower_patch *patch) {
+    struct preprocessor *preprocessor = &input->preprocessor;
+    int most = max_int(1, input->most_rows / (patch->joined * patch->joined));
+    if (preprocessor->most_tokens <= most) return;
+    log_info(
+        "server.max_picture_patches makes pictures %d tokens or fewer; the model's folder would "
+        "allow %d",
+        most, preprocessor->most_tokens);
+    preprocessor_limit_tokens(preprocessor, most);
 }
 
 /* Pictures stay within the rows that the tower has memory for. */
@@ -69,7 +83,10 @@ enum status picture_input_open(struct picture_input *input, const struct model *
                          folder, what_is_read(model));
     if (!patch.any_grid) return STATUS_OK;
     if (check_patches(&input->preprocessor, &patch, folder, e)) return e->status;
-    limit_pixels(input, &patch);
+    if (input->preprocessor.kind == PREPROCESSOR_GEMMA4)
+        limit_tokens(input, &patch);
+    else
+        limit_pixels(input, &patch);
     return model_lines(model) ? picture_lines_open(&input->line_ids, tokenizer, folder, e)
                               : STATUS_OK;
 }
@@ -78,19 +95,27 @@ void picture_input_close(struct picture_input *input) { picture_words_free(&inpu
 
 enum { LEAST_OF_LINES = 2 /* a row, and the id behind its line */ };
 
-/* Made smaller, a picture may lose half of each side to whole rows. */
+/* Made smaller, a picture may lose half of each side to whole rows. Those of Gemma 4 are made
+ * larger too. */
 static int least_rows_of_any(const struct preprocessor *preprocessor) {
     int side = preprocessor->patch * preprocessor->merge;
-    int64_t pixels = preprocessor->least_pixels < preprocessor->most_pixels / 4
-                         ? preprocessor->least_pixels
-                         : preprocessor->most_pixels / 4;
+    bool filled = preprocessor->kind == PREPROCESSOR_GEMMA4 && preprocessor->resize;
+    bool small = preprocessor->least_pixels < preprocessor->most_pixels / 4;
+    int64_t pixels = small && !filled ? preprocessor->least_pixels : preprocessor->most_pixels / 4;
     return max_int(1, (int)(pixels / (side * side)));
 }
 
+int picture_input_most_together(const struct picture_input *input) {
+    const struct preprocessor *preprocessor = &input->preprocessor;
+    int viewed = preprocessor->most_tokens * preprocessor->merge * preprocessor->merge;
+    if (preprocessor->kind != PREPROCESSOR_GEMMA4) viewed = input->most_rows;
+    return picture_rows_most(input->model, viewed);
+}
+
 int picture_input_least_rows(const struct picture_input *input) {
-    if (input->preprocessor.kind == PREPROCESSOR_QWEN)
-        return least_rows_of_any(&input->preprocessor);
     if (input->preprocessor.kind == PREPROCESSOR_PIXTRAL) return LEAST_OF_LINES;
+    if (preprocessor_fits_patches(&input->preprocessor))
+        return least_rows_of_any(&input->preprocessor);
     const struct picture_size *size =
         input->preprocessor.crop ? &input->preprocessor.cut : &input->preprocessor.size;
     struct error e;

@@ -26,6 +26,8 @@ enum status picture_input_open(struct picture_input *input, const struct model *
                                struct error *e);
 
 void picture_input_close(struct picture_input *input);
+/* The most rows of a picture that one step reads, since they see each other; 0: they do not. */
+int picture_input_most_together(const struct picture_input *input);
 /* The fewest rows that a picture takes. */
 int picture_input_least_rows(const struct picture_input *input);
 

@@ -92,12 +92,14 @@ static void plan_turns(struct change *change, bool columns, bool transposed) {
 }
 
 /* A tensor as a matrix: a convolution over patches [d, 3, P, P] has d rows, a table [1, positions,
- * d] has positions. */
-static void take_shape(struct change *change, const struct stored_tensor *stored) {
+ * d] has positions, and one of [2, positions, d] as many as the model reads. */
+static void take_shape(struct change *change, const struct stored_tensor *stored, int table_rows) {
     int first = 0;
     while (first < stored->n_dims - 2 && stored->shape[first] == 1) first++;
     change->rows = stored->n_dims > 0 ? stored->shape[first] : 1;
     change->cols = stored->dtype == STORED_U8 ? 2 : 1;
+    for (; change->rows < table_rows && first < stored->n_dims - 2; first++)
+        change->rows *= stored->shape[first + 1];
     for (int i = first + 1; i < stored->n_dims; i++) change->cols *= stored->shape[i];
 }
 
@@ -113,7 +115,7 @@ static void add_change(struct conversion *conversion, const struct loaded_tensor
                               .weight = tensor->weight,
                               .from = dtype_of(conversion->weights, stored)};
     if (stored->dtype == STORED_F8_E4M3) change->scales = scales_of(conversion->weights, stored);
-    take_shape(change, stored);
+    take_shape(change, stored, tensor->table_rows);
     bool columns =
         tensor->transposed && !stored->turned && !change->scales && !dtype_quantised(change->from);
     int64_t n_in = columns ? change->rows : change->cols;
