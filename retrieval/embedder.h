@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "config/base/buffer.h"
+#include "config/base/sparse.h"
 
 /* The kind of a text, which decides the prompt that is put before it. */
 enum embed_role {
@@ -36,6 +36,9 @@ struct embed_request {
         *vectors; /* [n, dimensions], in the order of the texts; zeros for a text without tokens */
     int *
         n_tokens; /* [n] that were read of each text, prompt and special tokens included; or NULL */
+    struct sparse_rows
+        *sparse; /* the sparse weights of each text are added here, in the order of
+                    the texts; NULL: none are wanted. Of an embedder that is sparse */
 };
 
 /* A reranker (server/host/documents/reranker_model.h) has the same table: it reads texts beside a
@@ -45,6 +48,7 @@ struct embedder {
     int max_tokens; /* of a text with its prompt; what comes after is not read */
     bool raw;       /* vectors that are asked for raw may have another length than 1 */
     bool sees;      /* pictures become vectors of the texts' space */
+    bool sparse;    /* texts have sparse weights beside their vectors */
     uint64_t
         hash; /* of weights, vocabulary, pooling and limit: vectors of another hash do not mix */
     const char *name;

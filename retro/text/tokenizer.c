@@ -105,6 +105,10 @@ int tokenizer_vocab_size(const struct tokenizer *tokenizer) { return tokenizer->
 int tokenizer_eod(const struct tokenizer *tokenizer) { return tokenizer->eod; }
 int tokenizer_bos(const struct tokenizer *tokenizer) { return tokenizer->bos; }
 int tokenizer_pad(const struct tokenizer *tokenizer) { return tokenizer->pad; }
+bool tokenizer_is_filler(const struct tokenizer *tokenizer, int32_t id) {
+    return id == tokenizer->cls || id == tokenizer->eod || id == tokenizer->pad ||
+           id == tokenizer->unknown;
+}
 int tokenizer_suffix(const struct tokenizer *tokenizer) { return tokenizer->suffix.n; }
 
 bool tokenizer_lowercases(const struct tokenizer *tokenizer) {

@@ -73,6 +73,8 @@ size_t tokenizer_added_at(const struct tokenizer *tokenizer, struct text_span te
 /* The id of the added token with this content, or -1. */
 int32_t tokenizer_added_id(const struct tokenizer *tokenizer, struct text_span content);
 bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t id);
+/* Whether an id says nothing of a text: its cls_token, eos_token, pad_token or unk_token. */
+bool tokenizer_is_filler(const struct tokenizer *tokenizer, int32_t id);
 
 /* Streaming: bytes of tokens come in, whole characters go out. Zero-initialise. An incomplete UTF-8
  * tail waits; bytes that can never become a character come out as U+FFFD, so the output is always

@@ -87,6 +87,7 @@ struct tokenizer {
     struct piece *pieces;
     int vocab_size, piece_capacity;
     int32_t eod, bos, pad;                      /* -1: none */
+    int32_t cls, unknown;                       /* the same: cls_token and unk_token */
     int32_t sentinels[TOKENIZER_MAX_SENTINELS]; /* id of <extra_id_N>, or -1 */
     uint64_t hash;
     struct added_set added_raw;        /* found in the text as it comes */

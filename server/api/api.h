@@ -226,6 +226,7 @@ enum documents_access documents_right(const struct api *api, const struct princi
 const struct served_model *documents_model(struct api *api, const struct principal *who,
                                            enum documents_access access, struct failure *failure);
 route_handler embeddings_open;                                /* embeddings.c */
+route_handler embed_sparse_open;                              /* embed_sparse.c */
 route_handler rerank_open;                                    /* rerank.c */
 route_handler models_list, model_show;                        /* models.c */
 route_handler tokenize_open, detokenize_open, tokenizer_info; /* tokens.c */

@@ -238,7 +238,7 @@ static void close_content(struct json_writer *w) {
 
 static void write_answer_schema(struct json_writer *w, const struct route *route) {
     put_object(w);
-    put_key_string(w, "type", route->required ? "object" : "string");
+    put_key_string(w, "type", route->required ? "object" : route->lists ? "array" : "string");
     if (route->required) {
         put_key_array(w, "required");
         for (const char *at = route->required; *at;) {

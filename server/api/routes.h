@@ -26,6 +26,7 @@ struct route {
     const char *answer_type; /* of a 200; NULL: JSON */
     const char *stream_type; /* of its events, where a request may ask for a stream; else NULL */
     const char *required; /* members that a JSON answer always has: "a b"; NULL: it is no object */
+    bool lists;           /* a JSON answer is an array */
     bool checks_pages;    /* route_checks_pages */
     bool foreign; /* its answers are another protocol's: 202 too, and errors that have a message */
     bool accepts; /* 202 with a job, where the request asks for it */

@@ -45,7 +45,8 @@ static enum status embed_some(struct embedding_thread *thread, struct embedding_
         .query = job->query,
         .role = job->n_done == 0 ? job->first : job->others,
         .raw = true,
-        .vectors = job->vectors + (size_t)job->n_done * (size_t)thread->embedder->dim};
+        .vectors = job->vectors + (size_t)job->n_done * (size_t)thread->embedder->dim,
+        .sparse = job->sparse};
     if (principal_is_late(&job->principal, time_now()))
         return error_set(&job->error, STATUS_CANCELLED,
                          "the vectors did not come in time (option server.request_timeout)");

@@ -23,6 +23,7 @@ struct embedding_job {
     struct text_span query;        /* a reranker reads each text beside it */
     enum embed_role first, others; /* what text 0 is, and what the others are */
     float *vectors;               /* [n, dim of the embedder], raw: as the embedder's folder says */
+    struct sparse_rows *sparse;   /* those of embed_request; NULL: none are wanted */
     const atomic_bool *cancelled; /* true: nobody waits any more */
     enum status status;
     struct error error;

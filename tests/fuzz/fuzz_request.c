@@ -70,7 +70,8 @@ static void try_others(const char *text, size_t size) {
     struct tokenize_request tokenize;
     struct detokenize_request detokenize;
     struct failure f = {0};
-    if (!embedding_request_parse(&embedding, text, size, &models, &f)) check_failure(&f);
+    if (!embedding_request_parse(&embedding, &embedding_table, text, size, &models, &f))
+        check_failure(&f);
     embedding_request_free(&embedding);
     if (!rerank_request_parse(&rerank, text, size, &models, &f)) check_failure(&f);
     rerank_request_free(&rerank);

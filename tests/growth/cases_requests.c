@@ -41,7 +41,7 @@ static void run_completion(struct text_span text) {
 static void run_embedding(struct text_span text) {
     struct embedding_request r;
     struct failure f = {0};
-    embedding_request_parse(&r, text.text, text.size, &models, &f);
+    embedding_request_parse(&r, &embedding_table, text.text, text.size, &models, &f);
     embedding_request_free(&r);
     failure_free(&f);
 }

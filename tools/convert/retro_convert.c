@@ -10,6 +10,7 @@
 #include "config/base/process.h"
 #include "retro/weights/gguf_folder.h"
 #include "tools/convert/convert_calibrate.h"
+#include "tools/convert/convert_sparse_head.h"
 #include "tools/convert/sink/sink.h"
 
 static const char usage[] =
@@ -20,6 +21,7 @@ static const char usage[] =
     "[--gate X] [--to TYPE]\n"
     "                     [--retro-args FILE] [--config FILE] [--resume]\n"
     "       retro-convert --inspect CHECKPOINT\n"
+    "       retro-convert --sparse-head MODEL\n"
     "retro-convert: makes a model folder of another one or of a checkpoint, in another type of "
     "weights\n"
     "\n"
@@ -38,6 +40,11 @@ static const char usage[] =
     "what it uses\n"
     "  --keep PATTERN    tensors that stay as they are, by name (* and ? as in a shell); may be "
     "repeated\n"
+    "\n"
+    "  --sparse-head MODEL\n"
+    "                    makes sparse_linear.safetensors of bge-m3's sparse_linear.pt, in the "
+    "folder "
+    "itself\n"
     "\n"
     "of a checkpoint:\n"
     "  --from CHECKPOINT names it; the first argument without an option does the same\n"
@@ -68,8 +75,9 @@ static const char usage[] =
 struct convert_command {
     struct convert_options convert;
     struct import_options import;
-    const char *type; /* --to, or NULL */
-    bool checkpoint;  /* `from` is one */
+    const char *type;        /* --to, or NULL */
+    const char *sparse_head; /* the folder of --sparse-head, or NULL */
+    bool checkpoint;         /* `from` is one */
 };
 
 static const struct option long_options[] = {{"to", required_argument, NULL, 't'},
@@ -84,6 +92,7 @@ static const struct option long_options[] = {{"to", required_argument, NULL, 't'
                                              {"config", required_argument, NULL, 'C'},
                                              {"resume", no_argument, NULL, 'R'},
                                              {"inspect", no_argument, NULL, 'i'},
+                                             {"sparse-head", required_argument, NULL, 's'},
                                              {NULL, 0, NULL, 0}};
 
 static void take_option(struct convert_command *command, int option, const char **keep) {
@@ -98,6 +107,7 @@ static void take_option(struct convert_command *command, int option, const char 
         case 'r': command->import.retro_args = optarg; break;
         case 'C': command->import.config = optarg; break;
         case 'i': command->import.inspect = true; break;
+        case 's': command->sparse_head = optarg; break;
         case 'R': command->convert.resume = true; break;
         case 'k':
             keep[command->convert.n_keep] = optarg;
@@ -175,6 +185,11 @@ static bool parse(int argc, char **argv, struct convert_command *command, const 
     for (int option; (option = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         if (option == '?') return false;
         take_option(command, option, keep);
+    }
+    if (command->sparse_head && argc == 3) return true;
+    if (command->sparse_head) {
+        fprintf(stderr, "retro-convert: --sparse-head MODEL stands alone\n");
+        return false;
     }
     if (!take_paths(command, argc, argv)) {
         fprintf(stderr,
@@ -352,8 +367,9 @@ int main(int argc, char **argv) {
     bool parsed = parse(argc, argv, &command, keep);
     enum status status = STATUS_INVALID;
     if (parsed) {
-        status =
-            command.checkpoint ? run_import(&command, &e) : run_conversion(&command.convert, &e);
+        status = command.sparse_head  ? sparse_head_convert(command.sparse_head, &e)
+                 : command.checkpoint ? run_import(&command, &e)
+                                      : run_conversion(&command.convert, &e);
         if (status) line_print(stderr, "retro-convert: %s", e.text);
     }
     free(keep);

@@ -1,6 +1,6 @@
-/* tools/eval/eval_embed.c: retro-eval embed. Prints the vector of each text, so that an embedder
- * can be checked by eye or against another library. "-" reads standard input, one {"text": "..."} a
- * line, and embeds some lines at once. */
+/* tools/eval/eval_embed.c: retro-eval embed. Prints the vector of each text, or its sparse weights,
+ * so that an embedder can be checked by eye or against another library. "-" reads standard input,
+ * one {"text": "..."} a line, and embeds some lines at once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +13,14 @@
 enum { BATCH_TEXTS = 32, LINE_LIMIT = 16 << 20 };
 
 struct embed_options {
-    bool query, document;
+    bool query, document, sparse;
 };
 
 /* Texts that are embedded at once, and their copies. */
 struct embed_batch {
     const struct embedder *embedder;
     enum embed_role role;
+    bool sparse;                         /* sparse weights are printed, no vectors */
     struct text_span texts[BATCH_TEXTS]; /* owned */
     int n;
 };
@@ -35,6 +36,23 @@ static void print_vector(const float *v, int dim) {
     buffer_free(&line);
 }
 
+/* As FlagEmbedding's lexical_weights: {"id": weight}. */
+static void print_sparse(struct sparse_row row) {
+    struct buffer line = {0};
+    struct json_writer w;
+    put_begin_spaced(&w, &line);
+    put_object(&w);
+    for (int64_t i = 0; i < row.n; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "%u", row.list[i].id);
+        put_key(&w, id);
+        put_rounded(&w, (double)row.list[i].weight, 9);
+    }
+    put_object_end(&w);
+    put_line(&w, stdout);
+    buffer_free(&line);
+}
+
 static void forget_texts(struct embed_batch *batch) {
     for (int i = 0; i < batch->n; i++) free((char *)(uintptr_t)batch->texts[i].text);
     batch->n = 0;
@@ -43,11 +61,21 @@ static void forget_texts(struct embed_batch *batch) {
 static enum status embed_batch(struct embed_batch *batch, struct error *e) {
     size_t dim = (size_t)batch->embedder->dim;
     float *vectors = xmalloc((size_t)BATCH_TEXTS * dim * sizeof *vectors);
-    struct embed_request request = {
-        .texts = batch->texts, .n = batch->n, .role = batch->role, .raw = true, .vectors = vectors};
+    struct sparse_rows rows = {0};
+    struct embed_request request = {.texts = batch->texts,
+                                    .n = batch->n,
+                                    .role = batch->role,
+                                    .raw = true,
+                                    .vectors = vectors,
+                                    .sparse = batch->sparse ? &rows : NULL};
     enum status status = batch->n ? embedder_embed(batch->embedder, &request, e) : STATUS_OK;
-    for (int i = 0; i < batch->n && status == STATUS_OK; i++)
-        print_vector(vectors + (size_t)i * dim, (int)dim);
+    for (int i = 0; i < batch->n && status == STATUS_OK; i++) {
+        if (batch->sparse)
+            print_sparse(sparse_rows_row(&rows, i));
+        else
+            print_vector(vectors + (size_t)i * dim, (int)dim);
+    }
+    sparse_rows_free(&rows);
     forget_texts(batch);
     free(vectors);
     return status;
@@ -85,10 +113,15 @@ static enum status embed_all(const struct config *config, const struct embed_opt
                              int argc, char **argv, struct error *e) {
     struct embedder embedder = {0};
     struct embed_batch batch = {.embedder = &embedder,
+                                .sparse = options->sparse,
                                 .role = options->query      ? EMBED_QUERY
                                         : options->document ? EMBED_DOCUMENT
                                                             : EMBED_PLAIN};
     enum status status = embedder_model_open(&embedder, argv[0], config, e);
+    if (status == STATUS_OK && options->sparse && !embedder.sparse)
+        status = error_set(e, STATUS_UNSUPPORTED,
+                           "%s has no sparse weights: its folder has no sparse_linear.safetensors",
+                           argv[0]);
     for (int i = 1; i < argc && status == STATUS_OK; i++)
         status = strcmp(argv[i], "-") == 0
                      ? add_lines(&batch, stdin, e)
@@ -108,6 +141,8 @@ int eval_embed(const struct usage *self, int argc, char **argv) {
          &embed_options.query},
         {"--document", NULL, "put the document prompt before each text", EVAL_OPTION_FLAG,
          &embed_options.document},
+        {"--sparse", NULL, "print the sparse weights of token ids, which bge-m3 has, no vectors",
+         EVAL_OPTION_FLAG, &embed_options.sparse},
         {0}};
     config_init(&config);
     int first = eval_parse(self, argc, argv, options, &config, &e);

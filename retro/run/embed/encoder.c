@@ -8,6 +8,7 @@
 #include "config/base/hash.h"
 #include "retro/run/embed/dual_encoder.h"
 #include "retro/run/embed/sequence_head.h"
+#include "retro/run/embed/sparse_head.h"
 #include "retro/run/embed/text_stack.h"
 #include "retro/weights/weights.h"
 
@@ -15,6 +16,8 @@ struct encoder {
     struct text_stack texts;
     struct dual_encoder
         *joint; /* NULL: vectors are pooled rows; else the space of texts and pictures */
+    struct sparse_head *sparse; /* NULL: the folder has none */
+    bool is_sparse;
     int dim, max_tokens;
     uint64_t hash;
 };
@@ -76,7 +79,7 @@ static enum status hash_folder(struct encoder *enc, struct error *e) {
         enc->hash += (uint64_t)module->activation * 2 + module->normalize;
         if (!module->normalize && weights_hash(module->folder, &enc->hash, e)) return e->status;
     }
-    return STATUS_OK;
+    return enc->is_sparse ? sparse_head_hash(folder->model, &enc->hash, e) : STATUS_OK;
 }
 
 static int rows_of(const struct encoder *enc, const struct encoder_options *options) {
@@ -86,7 +89,11 @@ static int rows_of(const struct encoder *enc, const struct encoder_options *opti
 static enum status open_rows(struct encoder *enc, const struct encoder_options *options,
                              struct error *e) {
     const struct model *model = enc->texts.model;
+    const struct text_stack *stack = &enc->texts;
     if (text_stack_open_rows(&enc->texts, rows_of(enc, options), e)) return e->status;
+    if (enc->is_sparse && sparse_head_open(&enc->sparse, stack->folder.model, stack->backend,
+                                           rows_of(enc, options), stack->stack->dims.hidden, e))
+        return e->status;
     return model->spec.joint > 0 ? dual_encoder_open(&enc->joint, model, rows_of(enc, options), e)
                                  : STATUS_OK;
 }
@@ -118,6 +125,7 @@ static enum status open_model(struct encoder *enc, const char *folder,
         find_max_tokens(stack, options->max_tokens, &enc->max_tokens, e))
         return e->status;
     if (stack->model->spec.joint > 0) enc->dim = stack->model->spec.joint;
+    enc->is_sparse = stack->model->spec.joint == 0 && sparse_head_is_there(stack->folder.model);
     return STATUS_OK;
 }
 
@@ -126,6 +134,7 @@ enum status encoder_open(struct encoder **out, const char *folder, struct backen
     struct encoder *enc = xcalloc(1, sizeof *enc);
     enc->texts.backend = backend;
     enum status status = open_model(enc, folder, options, e);
+    if (status == STATUS_OK) sparse_head_advise(enc->texts.folder.model);
     if (status == STATUS_OK) status = open_tokenizer(enc, e);
     if (status == STATUS_OK) status = hash_folder(enc, e);
     if (status == STATUS_OK) status = open_rows(enc, options, e);
@@ -150,6 +159,8 @@ enum status encoder_measure(struct encoder_bytes *out, const char *folder, struc
     if (status == STATUS_OK && enc.texts.model->spec.joint > 0)
         status = dual_encoder_measure(&joint, enc.texts.model, rows_of(&enc, options), e);
     out->rows += joint;
+    if (status == STATUS_OK && enc.is_sparse)
+        out->rows += sparse_head_bytes(rows_of(&enc, options), enc.texts.stack->dims.hidden);
     text_stack_close(&enc.texts);
     return status;
 }
@@ -157,6 +168,7 @@ enum status encoder_measure(struct encoder_bytes *out, const char *folder, struc
 void encoder_close(struct encoder *enc) {
     if (enc == NULL) return;
     dual_encoder_close(enc->joint);
+    sparse_head_close(enc->sparse);
     text_stack_close(&enc->texts);
     free(enc);
 }
@@ -165,6 +177,7 @@ int encoder_dim(const struct encoder *enc) { return enc->dim; }
 bool encoder_is_raw(const struct encoder *enc) {
     return enc->texts.folder.raw && enc->joint == NULL;
 }
+bool encoder_is_sparse(const struct encoder *enc) { return enc->is_sparse; }
 int encoder_max_tokens(const struct encoder *enc) { return enc->max_tokens; }
 uint64_t encoder_hash(const struct encoder *enc) { return enc->hash; }
 const char *encoder_prompt(const struct encoder *enc, enum encoder_role role) {
@@ -246,6 +259,9 @@ static enum status forward_texts(struct embedding_call *call, struct error *e) {
     stack_embed(stack->model, stack->stack, text_stack_input(stack), stack->ids, stack->positions);
     struct pooling_rows rows = text_stack_forward(stack);
     rows.skip = call->prompt_tokens;
+    if (call->request->sparse &&
+        sparse_head_run(enc->sparse, &rows, stack->ids, stack->tokenizer, call->request->sparse, e))
+        return e->status;
 
     float *vectors = call->request->vectors + (size_t)call->first * (size_t)call->dimensions;
     call->first += rows.n;
@@ -284,6 +300,7 @@ enum status encoder_embed(struct encoder *enc, const struct encoder_request *req
     if (call.dimensions < 1 || call.dimensions > enc->dim)
         return error_set(e, STATUS_INVALID, "%d dimensions: this embedder's vectors have %d",
                          request->dimensions, enc->dim);
+    CHECK(request->sparse == NULL || enc->sparse);
     text_stack_begin(&enc->texts);
     enum status status = count_prompt(&call, e);
     if (status == STATUS_OK) status = embed_texts(&call, e);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "config/base/buffer.h"
+#include "config/base/sparse.h"
 #include "retro/model/model.h"
 #include "retro/run/embed/encoder_folder.h"
 #include "retro/run/tower/tower.h"
@@ -41,6 +42,8 @@ int encoder_dim(const struct encoder *enc);
 /* Whether vectors that are asked for raw may have another length than 1. Those of texts and
  * pictures never have. */
 bool encoder_is_raw(const struct encoder *enc);
+/* Whether texts have sparse weights (sparse_head.h). */
+bool encoder_is_sparse(const struct encoder *enc);
 int encoder_max_tokens(const struct encoder *enc);
 uint64_t encoder_hash(const struct encoder *enc); /* of weights, vocabulary, pooling and modules,
                                                      but not of prompts */
@@ -56,6 +59,8 @@ struct encoder_request {
                        length */
     float *vectors; /* [n, dimensions], host; zeros for a text without tokens */
     int *n_tokens;  /* [n] that were read of each text, its prompt included; or NULL */
+    struct sparse_rows *sparse; /* the sparse weights of each text are added here, from the same
+                                   pass; NULL: none are wanted. Of an encoder that is sparse */
 };
 
 /* Whether pictures become vectors of the same space (dual_encoder.h). */

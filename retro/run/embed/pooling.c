@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "kernels/tensor.h"
-#include "retro/weights/weights.h"
+#include "retro/run/embed/head_weights.h"
 
 struct dense {
     struct weight weight; /* f32; data NULL where the module is none */
@@ -68,40 +68,6 @@ size_t pooling_bytes(const struct encoder_folder *folder, int max_rows, int d) {
 
 /* Dense modules. */
 
-static bool stores_floats(const struct stored_tensor *stored) {
-    return stored->dtype == STORED_F32 || stored->dtype == STORED_F16 ||
-           stored->dtype == STORED_BF16;
-}
-
-/* Numbers [first, first + n) of a tensor that stores floats. */
-static void copy_floats(float *out, const struct stored_tensor *stored, size_t first, size_t n) {
-    const float *floats = stored->data;
-    const uint16_t *halves = stored->data;
-    for (size_t i = 0; i < n; i++)
-        out[i] = stored->dtype == STORED_F32   ? floats[first + i]
-                 : stored->dtype == STORED_F16 ? f16_to_f32(halves[first + i])
-                                               : bf16_to_f32(halves[first + i]);
-}
-
-/* The numbers of a float tensor of this shape, which the caller frees; cols 0: a vector. */
-static enum status read_floats(const struct weights *weights, const char *name, int rows, int cols,
-                               float **out, struct error *e) {
-    const struct stored_tensor *stored = weights_find(weights, name);
-    char shape[120];
-    if (stored == NULL) return error_set(e, STATUS_INVALID, "tensor %s is missing", name);
-    bool fits = stored->n_dims == (cols ? 2 : 1) && stored->shape[0] == rows &&
-                (cols == 0 || stored->shape[1] == cols);
-    if (!fits || !stores_floats(stored))
-        return error_set(e, STATUS_INVALID,
-                         "tensor %s is %s %s, config.json makes it F32, F16 or BF16 [%d, %d]", name,
-                         stored_dtype_name(stored->dtype),
-                         stored_shape_text(stored, shape, sizeof shape), rows, cols);
-    size_t n = (size_t)rows * (size_t)max_int(cols, 1);
-    *out = xmalloc(n * sizeof **out);
-    copy_floats(*out, stored, 0, n);
-    return STATUS_OK;
-}
-
 /* One row of a matrix less another, which the caller frees. */
 static enum status read_contrast(const struct weights *weights, const char *name,
                                  const struct encoder_module *module, float **out,
@@ -110,7 +76,7 @@ static enum status read_contrast(const struct weights *weights, const char *name
     int last = max_int(module->row[0], module->row[1]);
     if (stored == NULL) return error_set(e, STATUS_INVALID, "tensor %s is missing", name);
     if (stored->n_dims != 2 || stored->shape[0] <= last || stored->shape[1] != module->n_in ||
-        !stores_floats(stored))
+        !head_stores_floats(stored))
         return error_set(e, STATUS_INVALID,
                          "tensor %s is no F32, F16 or BF16 matrix with row %d of %d numbers", name,
                          last, module->n_in);
@@ -118,8 +84,8 @@ static enum status read_contrast(const struct weights *weights, const char *name
     size_t n = (size_t)module->n_in;
     float *less = xmalloc(n * sizeof *less);
     *out = xmalloc(n * sizeof **out);
-    copy_floats(*out, stored, (size_t)module->row[0] * n, n);
-    copy_floats(less, stored, (size_t)module->row[1] * n, n);
+    head_copy_floats(*out, stored, (size_t)module->row[0] * n, n);
+    head_copy_floats(less, stored, (size_t)module->row[1] * n, n);
     for (size_t i = 0; i < n; i++) (*out)[i] -= less[i];
     free(less);
     return STATUS_OK;
@@ -131,7 +97,7 @@ static enum status load_matrix(struct dense *dense, struct backend *backend,
     float *values = NULL;
     const char *name = module->weight_name ? module->weight_name : "linear.weight";
     if (module->contrast ? read_contrast(weights, name, module, &values, e)
-                         : read_floats(weights, name, module->n_out, module->n_in, &values, e))
+                         : head_read_floats(weights, name, module->n_out, module->n_in, &values, e))
         return e->status;
     struct weight weight = {.dtype = DTYPE_F32, .n_out = module->n_out, .n_in = module->n_in};
     struct host_matrix host = {.values = values, .dtype = DTYPE_F32};
@@ -148,7 +114,7 @@ static enum status load_bias(struct dense *dense, struct backend *backend,
     void *memory;
     size_t bytes = (size_t)module->n_out * sizeof *bias;
     const char *name = module->bias_name ? module->bias_name : "linear.bias";
-    if (read_floats(weights, name, module->n_out, 0, &bias, e)) return e->status;
+    if (head_read_floats(weights, name, module->n_out, 0, &bias, e)) return e->status;
     enum status status = backend_alloc(backend, &memory, bytes, "bias", e);
     if (status == STATUS_OK) {
         dense->bias = memory;
@@ -166,10 +132,10 @@ static enum status load_dense(struct dense *dense, struct backend *backend,
         (module->bias && load_bias(dense, backend, module, weights, e)))
         return e->status;
     int n = module->n_out;
-    if (module->norm_name && read_floats(weights, module->norm_name, n, 0, &dense->gamma, e))
+    if (module->norm_name && head_read_floats(weights, module->norm_name, n, 0, &dense->gamma, e))
         return e->status;
     return module->norm_bias_name
-               ? read_floats(weights, module->norm_bias_name, n, 0, &dense->beta, e)
+               ? head_read_floats(weights, module->norm_bias_name, n, 0, &dense->beta, e)
                : STATUS_OK;
 }
 

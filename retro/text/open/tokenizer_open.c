@@ -53,9 +53,13 @@ static void find_marks(struct tokenizer *tokenizer, const struct tokenizer_confi
                                        "<eos>",         "[EOS]", "[SEP]"};
     static const char *const starts[] = {"<s>", "<bos>", "[BOS]"}, *const pads[] = {"<pad>",
                                                                                     "[PAD]"};
+    static const char *const classes[] = {"<s>", "[CLS]"}, *const unknowns[] = {"<unk>", "[UNK]"};
     tokenizer->eod = find_named(tokenizer, config, "eos_token", ends, ARRAY_COUNT(ends));
     tokenizer->bos = find_named(tokenizer, config, "bos_token", starts, ARRAY_COUNT(starts));
     tokenizer->pad = find_named(tokenizer, config, "pad_token", pads, ARRAY_COUNT(pads));
+    tokenizer->cls = find_named(tokenizer, config, "cls_token", classes, ARRAY_COUNT(classes));
+    tokenizer->unknown =
+        find_named(tokenizer, config, "unk_token", unknowns, ARRAY_COUNT(unknowns));
     find_sentinels(tokenizer);
 }
 

@@ -65,6 +65,15 @@ static bool read_parts(struct prompt_list *out, const struct json *json,
     return true;
 }
 
+static bool check_inputs(const struct prompt_list *inputs, const char *field,
+                         struct failure *failure) {
+    for (int i = 0; i < inputs->n; i++)
+        if (inputs->all[i].ids == NULL && inputs->all[i].size == 0)
+            return failure_set(failure, 400, "invalid_value", field, "%s %d is an empty text",
+                               field, i);
+    return true;
+}
+
 static bool read_input(void *object, const struct json *json, const struct request_limits *limits,
                        struct failure *failure) {
     struct embedding_request *request = object;
@@ -72,13 +81,18 @@ static bool read_input(void *object, const struct json *json, const struct reque
     if (parts ? !read_parts(&request->inputs, json, limits, failure)
               : !prompts_read(&request->inputs, json, "input", limits, failure))
         return false;
-    for (int i = 0; i < request->inputs.n; i++)
-        if (request->inputs.all[i].ids == NULL && request->inputs.all[i].size == 0)
-            return failure_set(failure, 400, "invalid_value", "input", "input %d is an empty text",
-                               i);
-    return true;
+    return check_inputs(&request->inputs, "input", failure);
 }
 FIELD_PARSER(parse_input, read_input)
+
+/* Texts alone: no embedder that sees pictures is sparse. */
+static bool read_inputs(void *object, const struct json *json, const struct request_limits *limits,
+                        struct failure *failure) {
+    struct embedding_request *request = object;
+    return prompts_read(&request->inputs, json, "inputs", limits, failure) &&
+           check_inputs(&request->inputs, "inputs", failure);
+}
+FIELD_PARSER(parse_inputs, read_inputs)
 
 #define INPUT_SCHEMA \
     "{\"anyOf\":[" PROMPT_SCHEMA \
@@ -103,14 +117,32 @@ static const struct json_field embedding_fields[] = {
     USER_ROW,
     {.name = "truncate_prompt_tokens", .type = JSON_EMPTY},
 };
-#undef AT
 const struct json_table embedding_table = JSON_TABLE(embedding_fields);
 
-bool embedding_request_parse(struct embedding_request *request, const char *body, size_t size,
-                             const struct request_models *models, struct failure *failure) {
+/* Those of Text Embeddings Inference, and the embedder's name. */
+static const struct json_choice truncation_directions[] = {{"right", 0}, {"Right", 0}, {NULL, 0}};
+static const struct json_choice prompt_names[] = {
+    {"query", INPUT_QUERY}, {"document", INPUT_DOCUMENT}, {"passage", INPUT_DOCUMENT}, {NULL, 0}};
+static const struct json_field embed_sparse_fields[] = {
+    MODEL_ROW,
+    {"inputs", JSON_PARSED, .parse = parse_inputs, .schema = PROMPTS_SCHEMA, .required = true,
+     .help = "texts, or token ids of the embedder's own vocabulary"},
+    {"truncate", JSON_BOOL, AT(truncate),
+     .help = "a text that is too long loses its end, and is not refused"},
+    {"truncation_direction", JSON_CHOICE, AT(truncation), .choices = truncation_directions,
+     .help = "the end of a text that truncate takes"},
+    {"prompt_name", JSON_CHOICE, AT(input_type), .choices = prompt_names,
+     .help = "the prompt that the embedder puts before each text"},
+};
+#undef AT
+const struct json_table embed_sparse_table = JSON_TABLE(embed_sparse_fields);
+
+bool embedding_request_parse(struct embedding_request *request, const struct json_table *table,
+                             const char *body, size_t size, const struct request_models *models,
+                             struct failure *failure) {
     *request = (struct embedding_request){0};
-    return fields_read(&embedding_table, request, &request->model, (struct text_span){body, size},
-                       models, failure);
+    return fields_read(table, request, &request->model, (struct text_span){body, size}, models,
+                       failure);
 }
 
 void embedding_request_free(struct embedding_request *request) {

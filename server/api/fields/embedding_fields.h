@@ -1,4 +1,5 @@
-/* server/api/fields/embedding_fields.h: the bodies of /v1/embeddings and /v1/rerank, checked. */
+/* server/api/fields/embedding_fields.h: the bodies of /v1/embeddings, /embed_sparse and /v1/rerank,
+ * checked. */
 #pragma once
 
 #include "server/api/fields/prompt_fields.h"
@@ -14,12 +15,16 @@ struct embedding_request {
     int format;         /* enum embedding_format */
     int input_type;     /* enum embedding_input */
     int64_t dimensions; /* 0: all */
+    int truncation;     /* the end of them that truncate takes: the right one alone is known */
+    bool truncate;      /* texts that are too long lose their ends, and are not refused */
 };
-extern const struct json_table embedding_table;
+/* Of /v1/embeddings, and of /embed_sparse. */
+extern const struct json_table embedding_table, embed_sparse_table;
 
-/* On false *failure is set; *request can be freed either way. */
-bool embedding_request_parse(struct embedding_request *request, const char *body, size_t size,
-                             const struct request_models *models, struct failure *failure);
+/* By one of these tables. On false *failure is set; *request can be freed either way. */
+bool embedding_request_parse(struct embedding_request *request, const struct json_table *table,
+                             const char *body, size_t size, const struct request_models *models,
+                             struct failure *failure);
 void embedding_request_free(struct embedding_request *request);
 
 struct rerank_request {

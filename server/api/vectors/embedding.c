@@ -25,6 +25,7 @@ static void embed_free(struct shared_answer *base) {
     free(answer->pictures);
     free(answer->texts);
     free(answer->vectors);
+    sparse_rows_free(&answer->sparse);
     free(answer);
 }
 
@@ -44,6 +45,7 @@ static bool send_part(struct embed_answer *answer, struct failure *failure) {
                                .first = first == 0 ? answer->first : answer->others,
                                .others = answer->others,
                                .vectors = answer->vectors + first * dim,
+                               .sparse = answer->wants_sparse ? &answer->sparse : NULL,
                                .principal = answer->principal,
                                .cancelled = &answer->base.cancelled,
                                .done = embed_done,

@@ -26,6 +26,8 @@ struct embed_answer {
     enum embed_role first, others; /* what text 0 is, and the others are */
     int64_t n_tokens;              /* of all texts, as the embedder reads them */
     float *vectors;                /* [n, dim] */
+    bool wants_sparse;             /* and the sparse weights of each text: of a sparse embedder */
+    struct sparse_rows sparse;
     bool cuts;     /* texts that are too long lose their ends, and are not refused */
     double opened; /* time_now() */
     void (*write)(struct embed_answer *answer, struct buffer *out);
@@ -49,6 +51,10 @@ struct request_models embed_models(struct api *api);
 struct answer *embeddings_answer_open(
     struct api *api, const struct api_request *request, struct waker waker, bool cuts,
     void (*write)(struct embed_answer *answer, struct buffer *out), struct failure *failure);
+/* Fills in the embedder and the texts of the parsed request->embedding; `field` is where they were.
+ */
+bool embeddings_prepare(struct embed_answer *answer, struct api *api, const char *field,
+                        struct failure *failure);
 /* Vector i as it was asked for, of *n numbers. Once for each. */
 float *embeddings_vector(struct embed_answer *answer, int i, int *n);
 /* Takes the texts in; false with *failure set: one is no text for this embedder. */

@@ -67,13 +67,14 @@ static void embeddings_free(struct embed_answer *answer) {
     embedding_request_free(&answer->request.embedding);
 }
 
-static bool embeddings_prepare(struct embed_answer *answer, struct api *api,
-                               const struct api_request *api_request, struct failure *failure) {
+bool embeddings_prepare(struct embed_answer *answer, struct api *api, const char *field,
+                        struct failure *failure) {
+    static const enum embed_role roles[] = {[INPUT_PLAIN] = EMBED_PLAIN,
+                                            [INPUT_QUERY] = EMBED_QUERY,
+                                            [INPUT_DOCUMENT] = EMBED_DOCUMENT};
     struct embedding_request *request = &answer->request.embedding;
-    const struct request_models models = embed_models(api);
-    if (!embedding_request_parse(request, api_request->body, api_request->size, &models, failure))
-        return false;
     answer->model = api_embedder(api, request->model, failure);
+    answer->first = answer->others = roles[request->input_type];
     if (request->dimensions > answer->model->embedder->dim)
         return failure_set(failure, 400, "invalid_value", "dimensions",
                            "dimensions is %lld, vectors of %s have %d",
@@ -86,7 +87,7 @@ static bool embeddings_prepare(struct embed_answer *answer, struct api *api,
     answer->owned = xcalloc((size_t)n, sizeof(char *));
     answer->n = n;
     for (int i = 0; i < n; i++)
-        if (!embed_answer_add(answer, &request->inputs.all[i], i, "input", failure)) return false;
+        if (!embed_answer_add(answer, &request->inputs.all[i], i, field, failure)) return false;
     return true;
 }
 
@@ -94,8 +95,11 @@ struct answer *embeddings_answer_open(
     struct api *api, const struct api_request *request, struct waker waker, bool cuts,
     void (*write)(struct embed_answer *answer, struct buffer *out), struct failure *failure) {
     struct embed_answer *answer = embed_answer_open(waker, write, embeddings_free);
+    const struct request_models models = embed_models(api);
     answer->cuts = cuts;
-    if (embeddings_prepare(answer, api, request, failure))
+    if (embedding_request_parse(&answer->request.embedding, &embedding_table, request->body,
+                                request->size, &models, failure) &&
+        embeddings_prepare(answer, api, "input", failure))
         return embed_answer_send(answer, &request->principal, failure);
     answer_close(&answer->base.base);
     return NULL;

@@ -67,7 +67,8 @@ static enum status embed_texts(void *self, const struct embed_request *embed_req
         .dimensions = embed_request->dimensions ? embed_request->dimensions : model->dim,
         .raw = embed_request->raw,
         .vectors = embed_request->vectors,
-        .n_tokens = embed_request->n_tokens};
+        .n_tokens = embed_request->n_tokens,
+        .sparse = embed_request->sparse};
     if (embed_request->dimensions < 0 || embed_request->dimensions > model->dim)
         return error_set(e, STATUS_INVALID, "%d dimensions; the embedder's vectors have %d",
                          embed_request->dimensions, model->dim);
@@ -133,6 +134,7 @@ enum status embedder_model_open(struct embedder *out, const char *folder,
     out->dim = model->dim;
     out->raw = encoder_is_raw(model->encoder);
     out->sees = model->sees;
+    out->sparse = encoder_is_sparse(model->encoder);
     out->max_tokens = encoder_max_tokens(model->encoder);
     out->hash = encoder_hash(model->encoder);
     out->name = model->name;

@@ -242,11 +242,12 @@ static enum status write_file(const char *path, const struct buffer *text, struc
 }
 
 /* Whether a file belongs to a model beside its weights: small files of text, the pictures of its
- * card, a SentencePiece model. */
+ * card, a SentencePiece model, the head of sparse weights. */
 static bool is_companion(const char *name) {
     static const char *const suffixes[] = {".json",  ".txt", ".md", ".model",
                                            ".jinja", ".png", ".svg"};
-    static const char *const names[] = {"LICENSE", "LICENCE", "NOTICE"};
+    static const char *const names[] = {"LICENSE", "LICENCE", "NOTICE",
+                                        "sparse_linear.safetensors"};
     size_t n = strlen(name);
     if (name[0] == '.' || strcmp(name, "model.safetensors.index.json") == 0) return false;
     for (size_t i = 0; i < ARRAY_COUNT(suffixes); i++)
