@@ -21,6 +21,7 @@ struct collection_options {
     const char *embedder,
         *tokenizer; /* where they lie, for programs that are given nothing but the collection */
     const char *index_factory;     /* NULL: by size */
+    bool sparse;                   /* chunks have sparse weights: the embedder's texts do */
     struct picture_space pictures; /* n and index are not read: the index is chosen by size */
     bool locked;                   /* the caller holds generation_lock */
 };
@@ -93,6 +94,19 @@ struct word_found {
                       that no chunk has count most, and common ones nothing */
 };
 
+/* Sparse weights of a text whose ids are sought in chunks. */
+struct sparse_query {
+    struct sparse_row weights; /* without faults */
+    struct filter *filter;     /* NULL: all documents */
+    int k;
+    const atomic_bool *cancelled; /* as that of a word_query */
+};
+/* Chunks that share ids with it, best first. */
+struct sparse_found {
+    int64_t *ids;  /* [k]; FOUND_NONE: no more */
+    float *scores; /* [k] sparse_row_multiply */
+};
+
 /* A document that was looked for; zeroed: none. */
 struct collection_found {
     struct stored_document document;
@@ -125,6 +139,7 @@ struct collection_changes {
     bool damaged;         /* the log has changes that cannot be read */
     int64_t n_words;      /* different words of the generation */
     uint64_t words_bytes; /* of their file */
+    int64_t n_sparse;     /* sparse weights of the generation; 0: it has none */
 };
 
 struct collection {
@@ -147,6 +162,10 @@ struct collection_ops {
     enum status (*search_words)(struct collection *collection, struct snapshot *snapshot,
                                 const struct word_query *query, struct word_found *found,
                                 struct error *e);
+    /* The same by sparse weights, of a snapshot that is sparse; NULL: none is. */
+    enum status (*search_sparse)(struct collection *collection, struct snapshot *snapshot,
+                                 const struct sparse_query *query, struct sparse_found *found,
+                                 struct error *e);
     /* Whether the words of the snapshot are made, or soon will be; NULL: they need not be. */
     bool (*has_words)(struct collection *collection, const struct snapshot *snapshot);
     /* STATUS_NOT_FOUND, in the same words, where there is none and where the filter refuses it. */

@@ -118,6 +118,7 @@ struct collection_options collection_options_of(const struct collection_info *in
                                        .document_prompt = info->document_prompt,
                                        .embedder = info->embedder,
                                        .tokenizer = info->tokenizer,
+                                       .sparse = info->sparse,
                                        .pictures = info->pictures};
 }
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "config/base/sparse.h"
 #include "config/base/text.h"
 #include "retrieval/filter/filter.h"
 #include "retrieval/marks.h"
@@ -42,6 +43,8 @@ struct collection_document {
                       another embedder. 0: they are of the collection's, whichever that is */
     const float *picture; /* [pictures.dim] of unit length, by the pictures' own embedder; NULL: it
                              has none */
+    struct sparse_table sparse; /* [n_chunks] of its chunks, where the collection has such; without
+                                   ends: it has none */
 };
 /* The title; of a document without one the name of its file. */
 struct text_span document_title(const struct collection_document *document);

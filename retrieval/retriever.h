@@ -69,13 +69,15 @@ struct hit_worth {
     bool joined;          /* vectors and words were: the rest counts */
     float vectors, words; /* 0 .. 1 */
     float weight;         /* of words, for this query */
+    float sparse;         /* 0 .. 1, where the collection has sparse weights */
+    float sparse_weight;  /* 0: it has none, or the query */
     int exact;            /* rare identifiers of the query that it has */
     int told;             /* of these: a line of it begins with the identifier */
     float total;          /* of the query's last chunk by vectors 0, where it has no word */
 };
 
 /* The lists that a hit was in, as bits. */
-enum hit_list { HIT_BY_PASSAGES = 1, HIT_BY_WORDS = 2, HIT_BY_PICTURES = 4 };
+enum hit_list { HIT_BY_PASSAGES = 1, HIT_BY_WORDS = 2, HIT_BY_PICTURES = 4, HIT_BY_SPARSE = 8 };
 
 /* One chunk of a document. */
 struct hit {
@@ -103,7 +105,7 @@ struct hit {
 uint64_t hit_version(const struct hit *hit);
 
 /* The names of the lists that a hit was in, into names; returns how many. */
-enum { HIT_LISTS = 3 };
+enum { HIT_LISTS = 4 };
 int hit_list_names(const struct hit *hit, const char *names[HIT_LISTS]);
 /* Writes these as "by" of an open object; nothing where there are none. */
 void hit_put_lists(struct json_writer *w, const struct hit *hit);

@@ -38,6 +38,7 @@ struct collection_info {
     const char *query_prompt, *document_prompt; /* the embedder's, which are part of every vector */
     const char *tokenizer;                      /* the same */
     const char *index_factory;
+    bool sparse; /* chunks have sparse weights by the embedder beside their vectors */
     struct picture_space pictures;
 };
 
@@ -67,6 +68,9 @@ struct snapshot_ops {
                            struct error *e);
     enum status (*picture_vector)(const struct snapshot *snapshot, int64_t id, float *vector,
                                   bool *has, struct error *e);
+    /* Of a collection that is sparse. */
+    enum status (*sparse)(const struct snapshot *snapshot, int64_t first, int n,
+                          struct sparse_rows *rows, struct error *e);
 };
 
 /* The caller holds it already, or whoever does cannot release it meanwhile. NULL is nothing. */
@@ -118,6 +122,13 @@ static inline enum status snapshot_picture_vector(const struct snapshot *snapsho
     return snapshot->info->pictures.embedder
                ? snapshot->ops->picture_vector(snapshot, id, vector, has, e)
                : STATUS_OK;
+}
+
+/* Adds the sparse weights of chunks [first, first + n) of one document, a row each; no rows where
+ * the collection has none. */
+static inline enum status snapshot_sparse(const struct snapshot *snapshot, int64_t first, int n,
+                                          struct sparse_rows *rows, struct error *e) {
+    return snapshot->info->sparse ? snapshot->ops->sparse(snapshot, first, n, rows, e) : STATUS_OK;
 }
 
 /* The neighbour as a model reads it: the chunk and what follows it in the same document, cut or

@@ -10,6 +10,8 @@
 enum { DIM = 8, CHUNK = 4, EOD = 999, IDS = 12, LONGEST = 11, PICTURE_DIM = 5 };
 /* Of a second embedder, which a collection can be turned to. */
 enum { OTHER_DIM = 6, OTHER_HASH = 4711 };
+/* Ids of sparse weights, and the most of a chunk. */
+enum { SPARSE_IDS = 40, SPARSE_MOST = 12 };
 
 /* Document `id` in its version `version`: its text, tokens and vectors follow from both. */
 struct made_document {
@@ -18,6 +20,8 @@ struct made_document {
     struct chunk_range chunks[LONGEST / CHUNK + 1];
     float vectors[(LONGEST / CHUNK + 1) * DIM], other[(LONGEST / CHUNK + 1) * OTHER_DIM];
     float picture[PICTURE_DIM];
+    uint32_t sparse_ends[LONGEST / CHUNK + 1];
+    struct sparse_weight weights[(LONGEST / CHUNK + 1) * SPARSE_MOST];
     struct mark
         marks[2]; /* its first line, and a page whose number is the version, at the last byte */
     struct collection_document document;
@@ -45,6 +49,27 @@ static inline struct chunk_range grid_chunk(int i, int n, int bytes) {
     int first = i * CHUNK, end = min_int(first + CHUNK, n);
     return (struct chunk_range){(uint32_t)(bytes * first), (uint32_t)(bytes * end), (uint32_t)first,
                                 (uint32_t)(end - first)};
+}
+
+/* Sparse weights of some ids that follow from `of`; returns how many. */
+static inline int make_sparse_row(struct sparse_weight *list, uint32_t of) {
+    int n = 0;
+    for (uint32_t id = 0; id < SPARSE_IDS && n < SPARSE_MOST; id++) {
+        if (mix(of, id) % 5 != 0) continue;
+        list[n] = (struct sparse_weight){id, (float)(1 + mix(of + 1, id) % 64) / 16};
+        n++;
+    }
+    return n;
+}
+
+static inline struct sparse_table make_sparse_table(struct made_document *d, int n_chunks,
+                                                    uint32_t of) {
+    uint32_t n = 0;
+    for (int i = 0; i < n_chunks; i++) {
+        n += (uint32_t)make_sparse_row(d->weights + n, of + (uint32_t)i);
+        d->sparse_ends[i] = n;
+    }
+    return (struct sparse_table){d->sparse_ends, d->weights};
 }
 
 static inline void make_document(struct made_document *d, int id, int version) {
@@ -79,6 +104,7 @@ static inline void make_document(struct made_document *d, int id, int version) {
                                                .chunks = d->chunks,
                                                .n_chunks = n_chunks,
                                                .n = n};
+    d->document.sparse = make_sparse_table(d, n_chunks, (uint32_t)(1000 * version + 10 * id));
 }
 
 /* Its vectors by the embedder of a collection. */

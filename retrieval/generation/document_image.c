@@ -42,6 +42,17 @@ bool vector_is_unit(const float *v, int dim) {
     return fabs(square - 1) < 1e-3;
 }
 
+static const char *find_sparse_fault(const struct sparse_table *table, int n_chunks) {
+    if (table->ends == NULL) return "it has no sparse weights, which the collection takes";
+    for (int i = 0; i < n_chunks; i++) {
+        if (i > 0 && table->ends[i] < table->ends[i - 1]) return "the ends of sparse weights fall";
+        if (table->ends[i] > table->ends[n_chunks - 1]) return "sparse weights have no end";
+        const char *fault = sparse_row_fault(sparse_table_row(table, i));
+        if (fault) return fault;
+    }
+    return NULL;
+}
+
 /* The fault of a document, or NULL. */
 static const char *find_fault(const struct document_image *image,
                               const struct collection_info *info) {
@@ -53,11 +64,45 @@ static const char *find_fault(const struct document_image *image,
     for (int i = 0; i < document->n_chunks; i++)
         if (!vector_is_unit(image->vectors + (size_t)i * (size_t)info->dim, info->dim))
             return "a vector is not of unit length";
+    if (info->sparse) {
+        const char *sparse = find_sparse_fault(&document->sparse, document->n_chunks);
+        if (sparse) return sparse;
+    }
     if (document->picture && info->pictures.embedder == NULL)
         return "it has a picture's vector, and the collection takes none";
     if (document->picture && !vector_is_unit(document->picture, info->pictures.dim))
         return "a picture's vector is not of unit length";
     return marks_fault(document->marks, document->text.size);
+}
+
+/* Sparse weights, behind the text. */
+
+static size_t round_up_4(size_t size) { return (size + 3) & ~(size_t)3; }
+
+static void write_sparse(struct buffer *out, size_t start,
+                         const struct collection_document *document) {
+    const struct sparse_table *sparse = &document->sparse;
+    const char zeros[4] = {0};
+    uint32_t n = sparse->ends[document->n_chunks - 1];
+    size_t size = out->size - start;
+    buffer_append(out, zeros, round_up_4(size) - size);
+    buffer_append(out, sparse->weights, n * sizeof *sparse->weights);
+    buffer_append(out, sparse->ends, (size_t)document->n_chunks * sizeof *sparse->ends);
+    buffer_append(out, &n, sizeof n);
+}
+
+/* Takes the weights of n_chunks chunks off the end of an image; false: it is too short for them. */
+static bool read_sparse(struct text_span *bytes, uint32_t n_chunks, struct sparse_table *out) {
+    uint32_t n;
+    uint64_t ends = (uint64_t)n_chunks * sizeof *out->ends;
+    if (bytes->size % 4 != 0 || bytes->size < sizeof n + ends) return false;
+    memcpy(&n, bytes->text + bytes->size - sizeof n, sizeof n);
+    uint64_t left = bytes->size - sizeof n - ends;
+    if (left / sizeof *out->weights < n) return false;
+    out->ends = (const uint32_t *)(const void *)(bytes->text + left);
+    bytes->size = (size_t)left - n * sizeof *out->weights;
+    out->weights = (const struct sparse_weight *)(const void *)(bytes->text + bytes->size);
+    return out->ends[n_chunks - 1] == n;
 }
 
 static enum status check_strings(const struct collection_document *document, struct error *e) {
@@ -84,6 +129,7 @@ static enum status check_strings(const struct collection_document *document, str
 enum status document_image_write(struct buffer *out, const struct collection_document *document,
                                  const float *vectors, const struct collection_info *info,
                                  struct error *e) {
+    size_t start = out->size;
     if (check_strings(document, e)) return e->status;
     if (document->n < 1)
         return error_set(e, STATUS_INVALID, "document %.100s: no text", document->id);
@@ -123,6 +169,7 @@ enum status document_image_write(struct buffer *out, const struct collection_doc
     buffer_append(out, source, head.source_size + (size_t)1);
     buffer_append(out, file, head.file_size + (size_t)1);
     buffer_append(out, document->text.text, document->text.size);
+    if (info->sparse) write_sparse(out, start, document);
     return STATUS_OK;
 }
 
@@ -137,6 +184,16 @@ static bool read_string(const char **at, uint32_t size, const char **string) {
     return strnlen(*string, (size_t)size + 1) == size;
 }
 
+/* Whether the parts up to the text end where the bytes do, but for zeros before sparse weights. */
+static bool is_end(const struct image_layout *layout, struct text_span bytes,
+                   const struct collection_info *info) {
+    if (!info->sparse) return layout->end == bytes.size;
+    if (round_up_4(layout->end) != bytes.size) return false;
+    for (uint64_t i = layout->end; i < bytes.size; i++)
+        if (bytes.text[i] != 0) return false;
+    return true;
+}
+
 enum status document_image_read(struct document_image *out, struct text_span bytes,
                                 const struct collection_info *info, struct error *e) {
     struct image_head head;
@@ -148,10 +205,13 @@ enum status document_image_read(struct document_image *out, struct text_span byt
         return corrupt(e, "its id is empty or too long");
     if (head.n_chunks < 1 || head.n_chunks > head.n_tokens)
         return corrupt(e, "its number of chunks is not possible");
+    struct sparse_table sparse = {0};
+    if (info->sparse && !read_sparse(&bytes, head.n_chunks, &sparse))
+        return corrupt(e, "its length is not the one that its sparse weights need");
     struct image_layout layout = lay_out(&head, info->dim, 0);
-    bool has_picture = info->pictures.embedder && layout.end != bytes.size;
+    bool has_picture = info->pictures.embedder && !is_end(&layout, bytes, info);
     if (has_picture) layout = lay_out(&head, info->dim, info->pictures.dim);
-    if (layout.end != bytes.size)
+    if (!is_end(&layout, bytes, info))
         return corrupt(e, "its length is not the one that its parts need");
 
     const char *at = bytes.text + layout.strings;
@@ -164,6 +224,7 @@ enum status document_image_read(struct document_image *out, struct text_span byt
                          (const struct chunk_range *)(const void *)(bytes.text + layout.chunks),
                      .n_chunks = (int)head.n_chunks,
                      .n = (int)head.n_tokens,
+                     .sparse = sparse,
                      .picture = has_picture
                                     ? (const float *)(const void *)(bytes.text + layout.picture)
                                     : NULL},

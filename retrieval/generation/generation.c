@@ -25,6 +25,9 @@ const struct index *disk_generation_pictures(const struct disk_generation *gener
 const struct words *disk_generation_words(const struct disk_generation *generation) {
     return generation->words;
 }
+const struct sparse_index *disk_generation_sparse(const struct disk_generation *generation) {
+    return generation->sparse;
+}
 enum status disk_generation_move(struct disk_generation *generation, const char *device,
                                  struct error *e) {
     if (index_move(generation->index, device, e)) return e->status;
@@ -106,6 +109,10 @@ static enum status open_file(struct disk_generation *generation, enum generation
         return words_open(&generation->words,
                           (struct text_span){(const char *)map->data, map->size}, info->n_chunks,
                           path, e);
+    if (file == GENERATION_FILE_SPARSE)
+        return sparse_index_open(&generation->sparse,
+                                 (struct text_span){(const char *)map->data, map->size},
+                                 info->n_chunks, path, e);
     if (file == GENERATION_FILE_VECTORS) {
         struct vectors_shape shape = {info->index_factory, info->n_chunks, info->dim};
         return open_vectors(&generation->index, map, path, shape, e);
@@ -197,6 +204,7 @@ void collection_outline_free(struct collection_outline *outline) {
 
 static void collection_free(struct disk_generation *generation) {
     words_free(generation->words);
+    sparse_index_free(generation->sparse);
     index_close(generation->index);
     index_close(generation->pictures);
     for (int i = 0; i < GENERATION_FILE_COUNT; i++) file_map_close(&generation->maps[i]);
@@ -354,6 +362,8 @@ enum status disk_generation_verify(const char *dir, struct error *e) {
     enum status status = disk_generation_open(&generation, dir, e);
     if (status) return status;
     status = words_check(generation->words, e);
+    if (status == STATUS_OK && generation->sparse)
+        status = sparse_index_check(generation->sparse, e);
     if (status == STATUS_OK) status = probe_index(generation->index, "chunk", e);
     if (status == STATUS_OK && generation->pictures)
         status = probe_index(generation->pictures, "picture", e);

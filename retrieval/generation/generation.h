@@ -7,6 +7,8 @@
  * the source text documents        id, path, title, metadata, source, file and marks of each
  * document, its range of chunks documents.text   the text of all documents back to back
  * chunks.words     which chunks have which words (retrieval/words/words.h)
+ * chunks.sparse    the sparse weights of chunks, where the embedder gives such
+ * (retrieval/sparse/sparse_index.h)
  * vectors.faiss    one vector per chunk, id = chunk number (vectors.f32 for the index "Exact")
  * vectors.f32      the vectors as they were embedded, where vectors.faiss keeps them only in part
  * pictures.chunks  u64, the first chunk of each picture, where pictures have an embedder of their
@@ -27,6 +29,7 @@
 
 #include "retrieval/collection.h"
 #include "retrieval/index/index.h"
+#include "retrieval/sparse/sparse_index.h"
 #include "retrieval/words/words.h"
 
 struct disk_generation;
@@ -71,6 +74,8 @@ int64_t disk_generation_picture_chunk(const struct disk_generation *generation,
 int64_t disk_generation_picture_of(const struct disk_generation *generation,
                                    int64_t chunk); /* its number; -1: it begins none */
 const struct words *disk_generation_words(const struct disk_generation *generation);
+/* NULL: its texts have no sparse weights. */
+const struct sparse_index *disk_generation_sparse(const struct disk_generation *generation);
 /* Where its index searches: index_move. Before the collection is shared with other threads. */
 enum status disk_generation_move(struct disk_generation *generation, const char *device,
                                  struct error *e);
@@ -104,6 +109,10 @@ enum status builder_add_document(struct generation_builder *builder,
 /* vectors [n, dim] of the next n chunks, in order. */
 enum status builder_add_vectors(struct generation_builder *builder, const float *vectors, int n,
                                 struct error *e);
+/* The sparse weights of the next n chunks, of a collection that is sparse. STATUS_INVALID: a row
+ * has a fault. */
+enum status builder_add_sparse(struct generation_builder *builder, const struct sparse_table *table,
+                               int n, struct error *e);
 /* The two halves of builder_commit. After the first the new generation is on the disk, whole, and
  * no reader sees it; the caller may add files of its own to its folder, and must go on with the
  * second or with builder_abandon. The second makes it the one that readers see. */

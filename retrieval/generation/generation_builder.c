@@ -13,17 +13,9 @@
 
 #include "config/base/hash.h"
 #include "config/base/key_set.h"
-#include "config/base/utf8.h"
 #include "retrieval/generation/generation_private.h"
+#include "retrieval/generation/generation_writer.h"
 #include "retrieval/words/chunk_words.h"
-
-/* An append-only file with a buffer, whose writes go through disk_write. */
-struct writer {
-    char *path;
-    int fd;
-    struct buffer pending;
-};
-enum { WRITER_BUFFER = 1 << 20 };
 
 struct generation_builder {
     char *dir, *folder;
@@ -31,40 +23,14 @@ struct generation_builder {
     int current; /* generation that CURRENT names, 0: none */
     struct manifest manifest;
     char *index_asked; /* NULL: by size */
-    struct writer tokens, offsets, documents, text, vectors;
-    struct writer pictures, picture_chunks; /* open from the first picture on */
-    struct words_writer *words;             /* of the chunks */
-    struct key_set ids;                     /* of the documents added */
+    struct generation_writer tokens, offsets, documents, text, vectors;
+    struct generation_writer pictures, picture_chunks; /* open from the first picture on */
+    struct generation_writer sparse, sparse_ends;      /* open where the collection is sparse */
+    struct words_writer *words;                        /* of the chunks */
+    struct key_set ids;                                /* of the documents added */
     uint64_t n_vectors;
+    uint64_t n_sparse, n_weights; /* chunks with sparse weights, and these */
 };
-
-static enum status writer_open(struct writer *writer, const char *folder, const char *name,
-                               struct error *e) {
-    writer->path = disk_path(folder, name);
-    return disk_create(&writer->fd, writer->path, e);
-}
-
-static enum status writer_flush(struct writer *writer, struct error *e) {
-    if (writer->pending.size == 0) return STATUS_OK;
-    enum status status =
-        disk_write(writer->fd, writer->path, writer->pending.data, writer->pending.size, e);
-    buffer_clear(&writer->pending);
-    return status;
-}
-
-static enum status writer_append(struct writer *writer, const void *bytes, size_t size,
-                                 struct error *e) {
-    buffer_append(&writer->pending, bytes, size);
-    return writer->pending.size >= WRITER_BUFFER ? writer_flush(writer, e) : STATUS_OK;
-}
-
-static void writer_close(struct writer *writer) {
-    if (writer->fd >= 0) close(writer->fd);
-    writer->fd = -1;
-    free(writer->path);
-    writer->path = NULL;
-    buffer_free(&writer->pending);
-}
 
 /* Picks the new generation's number and removes what an interrupted build left: generations above
  * CURRENT's. When CURRENT is damaged nothing is removed, so that a person can still repair it. */
@@ -97,51 +63,16 @@ static enum status make_generation(struct generation_builder *builder, struct er
 }
 
 static enum status open_writers(struct generation_builder *builder, struct error *e) {
-    if (writer_open(&builder->tokens, builder->folder, "chunks.tokens", e) ||
-        writer_open(&builder->offsets, builder->folder, "chunks.offsets", e) ||
-        writer_open(&builder->documents, builder->folder, "documents", e) ||
-        writer_open(&builder->text, builder->folder, "documents.text", e) ||
-        writer_open(&builder->vectors, builder->folder, VECTORS_WAITING, e))
+    if (generation_writer_open(&builder->tokens, builder->folder, "chunks.tokens", e) ||
+        generation_writer_open(&builder->offsets, builder->folder, "chunks.offsets", e) ||
+        generation_writer_open(&builder->documents, builder->folder, "documents", e) ||
+        generation_writer_open(&builder->text, builder->folder, "documents.text", e) ||
+        generation_writer_open(&builder->vectors, builder->folder, VECTORS_WAITING, e))
         return e->status;
-    return STATUS_OK;
-}
-
-static enum status check_options(const struct collection_options *options, struct error *e) {
-    if (options->chunk_length < 1 || options->chunk_length > COLLECTION_MAX_CHUNK_LENGTH)
-        return error_set(e, STATUS_INVALID, "chunk length %d: 1 .. %d is possible",
-                         options->chunk_length, COLLECTION_MAX_CHUNK_LENGTH);
-    if (options->context < 0 || options->context > CHUNK_MAX_CONTEXT || options->overlap < 0 ||
-        options->overlap > CHUNK_MAX_CONTEXT)
-        return error_set(e, STATUS_INVALID,
-                         "%d tokens of context and %d of overlap: 0 .. %d of each are possible",
-                         options->context, options->overlap, CHUNK_MAX_CONTEXT);
-    if (options->dim < 1 || options->dim > COLLECTION_MAX_DIM)
-        return error_set(e, STATUS_INVALID, "vectors of %d numbers: 1 .. %d is possible",
-                         options->dim, COLLECTION_MAX_DIM);
-    if (options->pictures.embedder &&
-        (options->pictures.dim < 1 || options->pictures.dim > COLLECTION_MAX_DIM))
-        return error_set(e, STATUS_INVALID,
-                         "vectors of pictures of %d numbers: 1 .. %d is possible",
-                         options->pictures.dim, COLLECTION_MAX_DIM);
-    if (options->eod < 0)
-        return error_set(e, STATUS_INVALID, "end-of-document id %d: the model has none",
-                         options->eod);
-    /* The MANIFEST is JSON, which cannot hold other bytes; a changed name would name another
-     * folder. */
-    if (!utf8_is_valid(options->embedder, strlen(options->embedder)) ||
-        !utf8_is_valid(options->tokenizer, strlen(options->tokenizer)))
-        return error_set(e, STATUS_INVALID,
-                         "the path of the embedder or of the tokenizer is not valid UTF-8");
-    if (options->pictures.embedder &&
-        !utf8_is_valid(options->pictures.embedder, strlen(options->pictures.embedder)))
-        return error_set(e, STATUS_INVALID,
-                         "the path of the pictures' embedder is not valid UTF-8");
-    const char *const prompts[] = {options->query_prompt, options->document_prompt,
-                                   options->pictures.query_prompt,
-                                   options->pictures.document_prompt};
-    for (size_t i = 0; i < ARRAY_COUNT(prompts); i++)
-        if (prompts[i] && !utf8_is_valid(prompts[i], strlen(prompts[i])))
-            return error_set(e, STATUS_INVALID, "a prompt of the embedder is not valid UTF-8");
+    if (builder->manifest.info.sparse &&
+        (generation_writer_open(&builder->sparse, builder->folder, "chunks.sparse", e) ||
+         generation_writer_open(&builder->sparse_ends, builder->folder, SPARSE_WAITING, e)))
+        return e->status;
     return STATUS_OK;
 }
 
@@ -151,6 +82,7 @@ static struct generation_builder *make_builder(const char *dir) {
     builder->lock = builder->tokens.fd = builder->offsets.fd = builder->documents.fd =
         builder->text.fd = builder->vectors.fd = -1;
     builder->pictures.fd = builder->picture_chunks.fd = -1;
+    builder->sparse.fd = builder->sparse_ends.fd = -1;
     return builder;
 }
 
@@ -189,7 +121,7 @@ static struct picture_space copy_space(const struct picture_space *space) {
 
 enum status builder_create(struct generation_builder **out, const char *dir,
                            const struct collection_options *options, struct error *e) {
-    if (check_options(options, e) || disk_make_folder(dir, e)) return e->status;
+    if (generation_check_options(options, e) || disk_make_folder(dir, e)) return e->status;
     struct generation_builder *builder = make_builder(dir);
     builder->index_asked = options->index_factory ? xstrdup(options->index_factory) : NULL;
     builder->manifest.info =
@@ -206,6 +138,7 @@ enum status builder_create(struct generation_builder **out, const char *dir,
                                  .query_prompt = copy_text(options->query_prompt),
                                  .document_prompt = copy_text(options->document_prompt),
                                  .tokenizer = xstrdup(options->tokenizer),
+                                 .sparse = options->sparse,
                                  .pictures = copy_space(&options->pictures)};
     enum status status = options->locked ? STATUS_OK : generation_lock(&builder->lock, dir, e);
     if (status == STATUS_OK) status = make_generation(builder, e);
@@ -252,12 +185,14 @@ static enum status write_picture(struct generation_builder *builder, const float
     uint64_t chunk = (uint64_t)builder->manifest.info.n_chunks;
     if (vector == NULL) return STATUS_OK;
     if (pictures->n == 0 &&
-        (writer_open(&builder->pictures, builder->folder, PICTURES_WAITING, e) ||
-         writer_open(&builder->picture_chunks, builder->folder, "pictures.chunks", e)))
+        (generation_writer_open(&builder->pictures, builder->folder, PICTURES_WAITING, e) ||
+         generation_writer_open(&builder->picture_chunks, builder->folder, "pictures.chunks", e)))
         return e->status;
     pictures->n++;
-    if (writer_append(&builder->picture_chunks, &chunk, sizeof chunk, e)) return e->status;
-    return writer_append(&builder->pictures, vector, (size_t)pictures->dim * sizeof *vector, e);
+    if (generation_writer_append(&builder->picture_chunks, &chunk, sizeof chunk, e))
+        return e->status;
+    return generation_writer_append(&builder->pictures, vector,
+                                    (size_t)pictures->dim * sizeof *vector, e);
 }
 
 static enum status write_chunks(struct generation_builder *builder,
@@ -272,7 +207,7 @@ static enum status write_chunks(struct generation_builder *builder,
                                      .end = range->end,
                                      .document = (uint32_t)info->n_documents,
                                      .n_tokens = range->n_tokens};
-        status = writer_append(&builder->offsets, &chunk, sizeof chunk, e);
+        status = generation_writer_append(&builder->offsets, &chunk, sizeof chunk, e);
         if (status == STATUS_OK)
             status = words_writer_add(builder->words, chunk_words_read(&words, i), e);
     }
@@ -297,15 +232,18 @@ static enum status write_entry(struct generation_builder *builder,
                                      .n_marks = document->marks.n,
                                      .source_size = (uint32_t)strlen(source),
                                      .file_size = (uint32_t)strlen(file)};
-    if (writer_append(&builder->documents, &record, sizeof record, e) ||
-        writer_append(&builder->documents, id, record.id_size + (size_t)1, e) ||
-        writer_append(&builder->documents, document->path, record.path_size + (size_t)1, e) ||
-        writer_append(&builder->documents, document->title, record.title_size + (size_t)1, e) ||
-        writer_append(&builder->documents, metadata, record.metadata_size + (size_t)1, e) ||
-        writer_append(&builder->documents, source, record.source_size + (size_t)1, e) ||
-        writer_append(&builder->documents, file, record.file_size + (size_t)1, e) ||
-        writer_append(&builder->documents, document->marks.bytes,
-                      document->marks.n * sizeof(struct mark), e))
+    if (generation_writer_append(&builder->documents, &record, sizeof record, e) ||
+        generation_writer_append(&builder->documents, id, record.id_size + (size_t)1, e) ||
+        generation_writer_append(&builder->documents, document->path, record.path_size + (size_t)1,
+                                 e) ||
+        generation_writer_append(&builder->documents, document->title,
+                                 record.title_size + (size_t)1, e) ||
+        generation_writer_append(&builder->documents, metadata, record.metadata_size + (size_t)1,
+                                 e) ||
+        generation_writer_append(&builder->documents, source, record.source_size + (size_t)1, e) ||
+        generation_writer_append(&builder->documents, file, record.file_size + (size_t)1, e) ||
+        generation_writer_append(&builder->documents, document->marks.bytes,
+                                 document->marks.n * sizeof(struct mark), e))
         return e->status;
     return STATUS_OK;
 }
@@ -326,10 +264,11 @@ enum status builder_add_document(struct generation_builder *builder,
 
     status = write_chunks(builder, document, e);
     if (status == STATUS_OK)
-        status = writer_append(&builder->tokens, document->ids,
-                               (size_t)document->n * sizeof *document->ids, e);
+        status = generation_writer_append(&builder->tokens, document->ids,
+                                          (size_t)document->n * sizeof *document->ids, e);
     if (status == STATUS_OK)
-        status = writer_append(&builder->text, document->text.text, document->text.size, e);
+        status =
+            generation_writer_append(&builder->text, document->text.text, document->text.size, e);
     if (status == STATUS_OK) status = write_entry(builder, document, id, e);
     if (status == STATUS_OK) status = write_picture(builder, document->picture, e);
 
@@ -357,22 +296,44 @@ enum status builder_add_vectors(struct generation_builder *builder, const float 
                              builder->n_vectors + (uint64_t)i, sqrt(square));
     }
     builder->n_vectors += (uint64_t)n;
-    return writer_append(&builder->vectors, vectors, (size_t)n * (size_t)dim * sizeof *vectors, e);
+    return generation_writer_append(&builder->vectors, vectors,
+                                    (size_t)n * (size_t)dim * sizeof *vectors, e);
+}
+
+enum status builder_add_sparse(struct generation_builder *builder, const struct sparse_table *table,
+                               int n, struct error *e) {
+    CHECK(builder->manifest.info.sparse);
+    for (int i = 0; i < n; i++) {
+        struct sparse_row row = sparse_table_row(table, i);
+        const char *fault = sparse_row_fault(row);
+        if (fault)
+            return error_set(e, STATUS_INVALID, "chunk %" PRIu64 ": %s", builder->n_sparse, fault);
+        builder->n_weights += (uint64_t)row.n;
+        builder->n_sparse++;
+        if (generation_writer_append(&builder->sparse, row.list, (size_t)row.n * sizeof *row.list,
+                                     e) ||
+            generation_writer_append(&builder->sparse_ends, &builder->n_weights,
+                                     sizeof builder->n_weights, e))
+            return e->status;
+    }
+    return STATUS_OK;
 }
 
 /* Everything buffered is in the files and synced; writers are closed. */
 static enum status finish_writers(struct generation_builder *builder, struct error *e) {
-    struct writer *writers[] = {&builder->tokens,        &builder->offsets, &builder->documents,
-                                &builder->text,          &builder->vectors, &builder->pictures,
-                                &builder->picture_chunks};
+    struct generation_writer *writers[] = {
+        &builder->tokens,         &builder->offsets, &builder->documents,
+        &builder->text,           &builder->vectors, &builder->pictures,
+        &builder->picture_chunks, &builder->sparse,  &builder->sparse_ends};
     for (size_t i = 0; i < ARRAY_COUNT(writers); i++) {
         if (writers[i]->fd < 0) continue;
-        enum status status = writer_flush(writers[i], e);
+        enum status status = generation_writer_flush(writers[i], e);
         if (status == STATUS_OK && writers[i] != &builder->vectors &&
-            writers[i] != &builder->pictures)
+            writers[i] != &builder->pictures && writers[i] != &builder->sparse &&
+            writers[i] != &builder->sparse_ends)
             status = disk_sync(writers[i]->path, e);
         if (status) return status;
-        writer_close(writers[i]);
+        generation_writer_close(writers[i]);
     }
     return STATUS_OK;
 }
@@ -428,13 +389,15 @@ static void remove_old(const struct generation_builder *builder) {
 }
 
 static void builder_free(struct generation_builder *builder) {
-    writer_close(&builder->tokens);
-    writer_close(&builder->offsets);
-    writer_close(&builder->documents);
-    writer_close(&builder->text);
-    writer_close(&builder->vectors);
-    writer_close(&builder->pictures);
-    writer_close(&builder->picture_chunks);
+    generation_writer_close(&builder->tokens);
+    generation_writer_close(&builder->offsets);
+    generation_writer_close(&builder->documents);
+    generation_writer_close(&builder->text);
+    generation_writer_close(&builder->vectors);
+    generation_writer_close(&builder->pictures);
+    generation_writer_close(&builder->picture_chunks);
+    generation_writer_close(&builder->sparse);
+    generation_writer_close(&builder->sparse_ends);
     words_writer_free(builder->words);
     generation_unlock(builder->lock);
     manifest_free(&builder->manifest);
@@ -452,7 +415,11 @@ enum status builder_prepare(struct generation_builder *builder, struct error *e)
     if ((uint64_t)info->n_chunks != builder->n_vectors)
         return error_set(e, STATUS_INVALID, "%s: %" PRId64 " chunks but %" PRIu64 " vectors",
                          builder->dir, info->n_chunks, builder->n_vectors);
+    if (info->sparse && (uint64_t)info->n_chunks != builder->n_sparse)
+        return error_set(e, STATUS_INVALID, "%s: %" PRId64 " chunks but sparse weights of %" PRIu64,
+                         builder->dir, info->n_chunks, builder->n_sparse);
     if (finish_writers(builder, e) || words_write(builder->folder, builder->words, e) ||
+        (info->sparse && sparse_write(builder->folder, info->n_chunks, e)) ||
         vectors_build(builder->folder, &builder->manifest.info, builder->index_asked, e) ||
         measure_files(builder, e) || builder_seal(builder, e))
         return e->status;

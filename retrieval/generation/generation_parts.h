@@ -22,8 +22,9 @@ struct disk_generation {
     const uint32_t *tokens;
     const struct chunk_record *chunks;
     struct document *documents;
-    struct buffer facts; /* of all metadata */
-    struct words *words; /* over the map */
+    struct buffer facts;         /* of all metadata */
+    struct words *words;         /* over the map */
+    struct sparse_index *sparse; /* the same; NULL: texts have no sparse weights */
     struct index *index;
     struct index *pictures;         /* by their own embedder; NULL: there are none */
     const uint64_t *picture_chunks; /* [n] in the map */

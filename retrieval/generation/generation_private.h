@@ -48,6 +48,7 @@ enum generation_file {
     GENERATION_FILE_ORIGINALS, /* of an index that compresses */
     GENERATION_FILE_PICTURE_CHUNKS,
     GENERATION_FILE_PICTURES,
+    GENERATION_FILE_SPARSE, /* where texts have sparse weights */
     GENERATION_FILE_COUNT
 };
 
@@ -67,6 +68,9 @@ bool generation_is_exact(const char *index_factory);
 bool generation_has_file(enum generation_file file, const struct collection_info *info);
 /* Whether it has unit length; a NaN has not. */
 bool vector_is_unit(const float *v, int dim);
+
+/* Whether a collection can be made so: STATUS_INVALID. */
+enum status generation_check_options(const struct collection_options *options, struct error *e);
 
 /* Parses and checks a MANIFEST: checksum, format version, every field present, of its type and in
  * range, nothing else. `name` is what errors call it. Release with manifest_free, also after a
@@ -118,6 +122,11 @@ struct generation_origin builder_origin(
 #define PICTURES_WAITING "pictures.tmp"
 enum status vectors_build(const char *folder, struct collection_info *info, const char *asked,
                           struct error *e);
+
+/* Completes the sparse weights of a generation's chunks, which lie in their file; their ends wait
+ * in another, u64 each. */
+#define SPARSE_WAITING "sparse.tmp"
+enum status sparse_write(const char *folder, int64_t n_chunks, struct error *e);
 
 /* Writes the words of a generation's chunks, which have all been added, into its folder. */
 enum status words_write(const char *folder, struct words_writer *writer, struct error *e);

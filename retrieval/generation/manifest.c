@@ -31,6 +31,7 @@ const char *generation_file_name(enum generation_file file, const struct collect
         case GENERATION_FILE_DOCUMENTS: return "documents";
         case GENERATION_FILE_TEXT: return "documents.text";
         case GENERATION_FILE_WORDS: return "chunks.words";
+        case GENERATION_FILE_SPARSE: return "chunks.sparse";
         case GENERATION_FILE_VECTORS:
             return generation_is_exact(info->index_factory) ? "vectors.f32" : "vectors.faiss";
         case GENERATION_FILE_ORIGINALS: return "vectors.f32";
@@ -47,6 +48,7 @@ const char *generation_file_name(enum generation_file file, const struct collect
 bool generation_has_file(enum generation_file file, const struct collection_info *info) {
     switch (file) {
         case GENERATION_FILE_ORIGINALS: return !index_is_lossless(info->index_factory);
+        case GENERATION_FILE_SPARSE: return info->sparse;
         case GENERATION_FILE_PICTURE_CHUNKS:
         case GENERATION_FILE_PICTURES: return info->pictures.n > 0;
         default: return true;
@@ -123,8 +125,8 @@ static const struct json_field picture_fields[] = {
 };
 static const struct json_table picture_table = JSON_TABLE(picture_fields);
 
-/* Every field is required, but for the pictures' embedder. "checksum" has been checked before
- * anything is parsed. */
+/* Every field is required, but for those of sparse weights and of the pictures' embedder.
+ * "checksum" has been checked before anything is parsed. */
 #define AT(member) JSON_AT(struct manifest, info.member), .required = true
 static const struct json_field manifest_fields[] = {
     {"format", JSON_PARSED, .parse = parse_format, .required = true},
@@ -148,6 +150,7 @@ static const struct json_field manifest_fields[] = {
     {"tokenizer", JSON_TEXT, AT(tokenizer)},
     {"tokenizer_hash", JSON_HEX, AT(tokenizer_hash)},
     {"index", JSON_TEXT, AT(index_factory)},
+    {"sparse", JSON_BOOL, JSON_AT(struct manifest, info.sparse)},
     {"picture_embedder", JSON_STRUCT, JSON_AT(struct manifest, info.pictures),
      .table = &picture_table},
     {"files", JSON_PARSED, .parse = parse_files, .required = true},
@@ -272,6 +275,7 @@ void manifest_print(struct manifest *manifest, struct buffer *out) {
     put_key_string(&w, "tokenizer", info->tokenizer);
     put_key_hex(&w, "tokenizer_hash", info->tokenizer_hash);
     put_key_string(&w, "index", info->index_factory);
+    if (info->sparse) put_key_bool(&w, "sparse", true);
     put_pictures(&w, &info->pictures);
     put_files(&w, manifest);
     put_key_hex(&w, "checksum", 0);

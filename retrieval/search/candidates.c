@@ -87,41 +87,66 @@ static enum status rank_nearest(const struct ranked_batch *batch, enum hit_list 
     return status;
 }
 
-/* Of one query. Whoever gave up may find anything. */
-static enum status find_words(const struct ranked_batch *batch, const struct ranked_query *query,
-                              struct candidates *candidates, struct error *e) {
+/* Chunks that were found without their vectors. */
+struct scored_list {
+    enum hit_list by;
+    int width;
+    int64_t *ids;  /* [width] */
+    float *worths; /* [width] what each is worth in its kind */
+};
+
+static struct scored_list scored_list_make(enum hit_list by, int width) {
+    return (struct scored_list){.by = by,
+                                .width = width,
+                                .ids = xmalloc((size_t)width * sizeof(int64_t)),
+                                .worths = xmalloc((size_t)width * sizeof(float))};
+}
+
+static void scored_list_free(struct scored_list *list) {
+    free(list->ids);
+    free(list->worths);
+}
+
+/* Chunks that a search has found become a list. Whoever gave up may find anything. */
+static enum status take_scored(const struct ranked_query *query, const struct scored_list *found,
+                               enum status searched, struct candidates *candidates,
+                               struct error *e) {
     struct snapshot *snapshot = query->query->snapshot;
     int dim = snapshot->info->dim;
-    struct word_query words = {.text = query->query->text,
-                               .demands = query->query->demands,
-                               .filter = query->query->filter,
-                               .k = batch->width,
-                               .cancelled = query->query->cancelled};
-    int64_t *ids = xmalloc((size_t)batch->width * sizeof *ids);
-    float *shares = xmalloc((size_t)batch->width * sizeof *shares);
-    struct word_found found = {.ids = ids, .shares = shares};
     float *vector = xmalloc((size_t)dim * sizeof *vector);
-    enum status status =
-        batch->collection->ops->search_words(batch->collection, snapshot, &words, &found, e);
-    bool given_up = status == STATUS_CANCELLED;
-    if (given_up) status = STATUS_OK;
-    candidates->list = xmalloc((size_t)batch->width * sizeof *candidates->list);
+    enum status status = searched == STATUS_CANCELLED ? STATUS_OK : searched;
+    candidates->list = xmalloc((size_t)found->width * sizeof *candidates->list);
     candidates->snapshot = snapshot_hold(snapshot);
-    while (status == STATUS_OK && !given_up && candidates->n < batch->width &&
-           ids[candidates->n] != FOUND_NONE) {
-        status = snapshot_vectors(snapshot, ids[candidates->n], 1, vector, e);
-        int at = candidates->n;
-        candidates->list[at] =
-            (struct candidate){.id = ids[at],
+    for (int i = 0; i < found->width && searched == STATUS_OK && status == STATUS_OK; i++) {
+        int64_t id = found->ids[i];
+        if (id == FOUND_NONE) break;
+        if (found->by != HIT_BY_WORDS && !is_demanded(query, snapshot, id)) continue;
+        status = snapshot_vectors(snapshot, id, 1, vector, e);
+        candidates->list[candidates->n] =
+            (struct candidate){.id = id,
                                .similarity = vectors_multiply(query->passages, vector, dim),
-                               .words = shares[at],
-                               .by = HIT_BY_WORDS};
+                               .words = found->by == HIT_BY_WORDS ? found->worths[i] : 0,
+                               .by = found->by};
         candidates->n++;
     }
-    candidates->more = candidates->n == batch->width;
-    free(ids);
-    free(shares);
+    candidates->more = searched == STATUS_OK && found->ids[found->width - 1] != FOUND_NONE;
     free(vector);
+    return status;
+}
+
+static enum status find_words(const struct ranked_batch *batch, const struct ranked_query *query,
+                              struct candidates *candidates, struct error *e) {
+    const struct word_query words = {.text = query->query->text,
+                                     .demands = query->query->demands,
+                                     .filter = query->query->filter,
+                                     .k = batch->width,
+                                     .cancelled = query->query->cancelled};
+    struct scored_list list = scored_list_make(HIT_BY_WORDS, batch->width);
+    struct word_found found = {.ids = list.ids, .shares = list.worths};
+    enum status status = batch->collection->ops->search_words(
+        batch->collection, query->query->snapshot, &words, &found, e);
+    status = take_scored(query, &list, status, candidates, e);
+    scored_list_free(&list);
     return status;
 }
 
@@ -134,21 +159,48 @@ static enum status rank_words(const struct ranked_batch *batch, enum hit_list ki
     return status;
 }
 
+static enum status find_sparse(const struct ranked_batch *batch, const struct ranked_query *query,
+                               struct candidates *candidates, struct error *e) {
+    const struct sparse_query sparse = {.weights = sparse_rows_row(query->sparse, 0),
+                                        .filter = query->query->filter,
+                                        .k = batch->width,
+                                        .cancelled = query->query->cancelled};
+    struct scored_list list = scored_list_make(HIT_BY_SPARSE, batch->width);
+    struct sparse_found found = {.ids = list.ids, .scores = list.worths};
+    enum status status = batch->collection->ops->search_sparse(
+        batch->collection, query->query->snapshot, &sparse, &found, e);
+    status = take_scored(query, &list, status, candidates, e);
+    scored_list_free(&list);
+    return status;
+}
+
+static enum status rank_sparse(const struct ranked_batch *batch, enum hit_list kind,
+                               struct candidates *lists, struct error *e) {
+    (void)kind;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < batch->n && status == STATUS_OK; i++)
+        status = find_sparse(batch, batch->queries[i], &lists[i], e);
+    return status;
+}
+
 /* Ways of ranking. A collection that is not ranked by words says so before it is searched. */
 struct ranked_list {
     enum hit_list kind;
     enum status (*rank)(const struct ranked_batch *batch, enum hit_list kind,
                         struct candidates *lists, struct error *e);
 };
-static const struct ranked_list ranked_lists[HIT_LISTS] = {
-    {HIT_BY_WORDS, rank_words}, {HIT_BY_PASSAGES, rank_nearest}, {HIT_BY_PICTURES, rank_nearest}};
+static const struct ranked_list ranked_lists[HIT_LISTS] = {{HIT_BY_WORDS, rank_words},
+                                                           {HIT_BY_PASSAGES, rank_nearest},
+                                                           {HIT_BY_PICTURES, rank_nearest},
+                                                           {HIT_BY_SPARSE, rank_sparse}};
 
 unsigned candidates_lists(const struct ranked_query *query) {
     enum retriever_way way = query->query->choice.way;
     bool by_passages = query->passages && way != RETRIEVE_WORDS,
-         by_words = query->passages && way != RETRIEVE_NEAREST;
+         by_words = query->passages && way != RETRIEVE_NEAREST,
+         by_sparse = by_passages && by_words && query->sparse;
     return (by_passages ? HIT_BY_PASSAGES : 0U) | (by_words ? HIT_BY_WORDS : 0U) |
-           (query->pictures ? HIT_BY_PICTURES : 0U);
+           (by_sparse ? HIT_BY_SPARSE : 0U) | (query->pictures ? HIT_BY_PICTURES : 0U);
 }
 
 /* Fusion. */
@@ -232,15 +284,18 @@ static void fuse_pictures(const struct ranked_query *query, const struct candida
 
 /* The lists of a query; NULL: it is not sought in it. */
 struct query_lists {
-    struct candidates *passages, *words, *pictures;
+    struct candidates *passages, *words, *pictures, *sparse;
 };
 
-static void fuse_query(const struct ranked_query *query, struct query_lists lists, int wide,
-                       int width, struct candidates *out) {
+static enum status fuse_query(const struct ranked_query *query, struct query_lists lists, int wide,
+                              int width, struct candidates *out, struct error *e) {
     struct candidates texts = {0}, none = {0};
     int most = lists.pictures ? wide : width;
     if (lists.passages && lists.words) {
-        fusion_join(query->query->text, lists.passages, lists.words, most, &texts);
+        struct fusion_lists joined = {
+            .passages = lists.passages, .words = lists.words, .sparse = lists.sparse};
+        if (lists.sparse) joined.weights = sparse_rows_row(query->sparse, 0);
+        if (fusion_join(query->query->text, &joined, most, &texts, e)) return e->status;
     } else if (lists.passages || lists.words) {
         texts = lists.passages ? *lists.passages : *lists.words;
         *(lists.passages ? lists.passages : lists.words) = none;
@@ -252,6 +307,7 @@ static void fuse_query(const struct ranked_query *query, struct query_lists list
     } else {
         *out = texts;
     }
+    return STATUS_OK;
 }
 
 static enum status rank_by_several(const struct ranked_batch *batch, unsigned kinds,
@@ -268,8 +324,9 @@ static enum status rank_by_several(const struct ranked_batch *batch, unsigned ki
     for (int j = 0; j < batch->n && status == STATUS_OK; j++) {
         struct query_lists lists = {.words = found[0] ? &found[0][j] : NULL,
                                     .passages = found[1] ? &found[1][j] : NULL,
-                                    .pictures = found[2] ? &found[2][j] : NULL};
-        fuse_query(batch->queries[j], lists, wide.width, batch->width, &out[j]);
+                                    .pictures = found[2] ? &found[2][j] : NULL,
+                                    .sparse = found[3] ? &found[3][j] : NULL};
+        status = fuse_query(batch->queries[j], lists, wide.width, batch->width, &out[j], e);
     }
     for (int i = 0; i < HIT_LISTS; i++)
         if (found[i]) candidates_free(found[i], batch->n);

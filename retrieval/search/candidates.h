@@ -7,8 +7,9 @@
 struct candidate {
     int64_t id;
     float similarity;
-    float words; /* of a list by words: the share of the query's words that it has */
-    unsigned by; /* as a hit's */
+    float words;  /* of a list by words: the share of the query's words that it has */
+    float sparse; /* the score by sparse weights, where lists are joined that such a one is among */
+    unsigned by;  /* as a hit's */
     struct hit_worth worth;
 };
 /* Ranks of each list that are looked at when several are joined, at least. */

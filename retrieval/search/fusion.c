@@ -2,12 +2,16 @@
  *
  *     vectors + weight words + exact + told
  *
+ * and, where the collection has sparse weights, 0.3 sparse more.
+ *
  * vectors, 0 .. 1: its cosine, between that of the hundredth chunk and that of the nearest.
  * words, 0 .. 1: the share of the query's words that it has, by their weight. weight: how much that
  * counts for this query. Where some chunk has nearly all words, the query repeats the text of a
  * document, and words count most; where none has, they say little. exact: it has an identifier of
  * the query that few others have. told: a line of it begins with one, and tells of it.
- * docs/results/retrieval.md tells what chose the numbers. */
+ * sparse, 0 .. 1: its score by sparse weights, of the best chunk's.
+ * docs/results/retrieval.md tells what chose the numbers, but for the weight of sparse: 0.3 beside
+ * 1 of the cosine is what the authors of bge-m3 chose (Chen et al. 2024, section 4). */
 #include "retrieval/search/fusion.h"
 
 #include <math.h>
@@ -18,6 +22,7 @@
 /* The weight of words: what it is at least, and what it grows by until a chunk has all words, from
  * where one has such a share of them. */
 static const double weight_least = 0.5, weight_growth = 3, share_least = 0.8;
+static const double sparse_weight = 0.3;
 /* An identifier tells something where so many chunks at most have it; then it comes before all that
  * vectors and words are worth. */
 enum { EXACT_CHUNKS = 8 };
@@ -29,6 +34,7 @@ struct fusion {
     const struct candidates *passages;
     struct exact_words exact;
     double weight, lowest, highest;
+    double best_sparse;        /* the best score by sparse weights; 0: there is none */
     bool asks;                 /* the query does not repeat the text of a document */
     struct candidate *all;     /* [n] */
     struct exact_found *found; /* [n] */
@@ -47,14 +53,17 @@ static int compare_ids(const void *a, const void *b) {
     return (left->by > right->by) - (left->by < right->by);
 }
 
-/* All chunks of both lists, each once. */
-static void gather(struct fusion *fusion, const struct candidates *words) {
-    const struct candidates *passages = fusion->passages;
-    size_t n = (size_t)passages->n + (size_t)words->n;
+/* All chunks of the lists, each once. */
+static void gather(struct fusion *fusion, const struct fusion_lists *lists) {
+    const struct candidates *each[] = {lists->passages, lists->words, lists->sparse};
+    size_t n = 0;
     int kept = 0;
-    fusion->all = xmalloc((n + 1) * sizeof *fusion->all);
-    for (int i = 0; i < passages->n; i++) fusion->all[i] = passages->list[i];
-    for (int i = 0; i < words->n; i++) fusion->all[passages->n + i] = words->list[i];
+    for (size_t k = 0; k < ARRAY_COUNT(each); k++) {
+        size_t more = each[k] ? (size_t)each[k]->n : 0;
+        fusion->all = xrealloc(fusion->all, (n + more + 1) * sizeof *fusion->all);
+        for (size_t i = 0; i < more; i++) fusion->all[n + i] = each[k]->list[i];
+        n += more;
+    }
     if (n > 0) qsort(fusion->all, n, sizeof *fusion->all, compare_ids);
     for (size_t i = 0; i < n; i++) {
         struct candidate *last = kept > 0 ? &fusion->all[kept - 1] : NULL;
@@ -107,11 +116,36 @@ static void seek_exact(struct fusion *fusion, const struct snapshot *snapshot) {
     for (int j = 0; j < fusion->exact.n; j++) choose_exact(fusion, j);
 }
 
+/* The scores by sparse weights of all chunks, whichever list found them. */
+static enum status score_sparse(struct fusion *fusion, const struct fusion_lists *lists,
+                                struct error *e) {
+    struct sparse_rows rows = {0};
+    enum status status = STATUS_OK;
+    for (int i = 0; lists->sparse && i < fusion->n && status == STATUS_OK; i++) {
+        struct candidate *candidate = &fusion->all[i];
+        sparse_rows_clear(&rows);
+        status = snapshot_sparse(lists->sparse->snapshot, candidate->id, 1, &rows, e);
+        if (status) break;
+        candidate->sparse = sparse_row_multiply(lists->weights, sparse_rows_row(&rows, 0));
+        fusion->best_sparse = fmax(fusion->best_sparse, (double)candidate->sparse);
+    }
+    sparse_rows_free(&rows);
+    return status;
+}
+
 static void find_range(struct fusion *fusion) {
     const struct candidates *passages = fusion->passages;
     fusion->highest = passages->n > 0 ? (double)passages->list[0].similarity : 0;
     int last = min_int(passages->n, FUSED_RANKS) - 1;
     fusion->lowest = passages->n > 0 ? (double)passages->list[last].similarity : 0;
+}
+
+static void rate_sparse(const struct fusion *fusion, struct candidate *candidate) {
+    struct hit_worth *worth = &candidate->worth;
+    double sparse = (double)candidate->sparse / fusion->best_sparse;
+    worth->sparse = (float)sparse;
+    worth->sparse_weight = (float)sparse_weight;
+    worth->total = (float)((double)worth->total + sparse_weight * sparse);
 }
 
 static void rate(struct fusion *fusion, int i) {
@@ -131,6 +165,7 @@ static void rate(struct fusion *fusion, int i) {
         .told = told,
         .total =
             (float)(vectors + fusion->weight * words + exact_worth * exact + told_worth * told)};
+    if (fusion->best_sparse > 0) rate_sparse(fusion, candidate);
 }
 
 /* The best first; equal ones in the order of their numbers. */
@@ -141,19 +176,26 @@ static int compare_worth(const void *a, const void *b) {
     return (left->id > right->id) - (left->id < right->id);
 }
 
-void fusion_join(struct text_span query, const struct candidates *passages,
-                 const struct candidates *words, int most, struct candidates *out) {
+enum status fusion_join(struct text_span query, const struct fusion_lists *lists, int most,
+                        struct candidates *out, struct error *e) {
+    const struct candidates *passages = lists->passages, *words = lists->words;
+    bool more = passages->more || words->more || (lists->sparse && lists->sparse->more);
     struct fusion fusion = {
         .passages = passages, .exact = exact_words_find(query), .weight = weigh_words(words)};
     fusion.asks = fusion.weight <= weight_least;
-    gather(&fusion, words);
+    gather(&fusion, lists);
+    if (score_sparse(&fusion, lists, e)) {
+        free(fusion.all);
+        return e->status;
+    }
     seek_exact(&fusion, passages->snapshot);
     find_range(&fusion);
     for (int i = 0; i < fusion.n; i++) rate(&fusion, i);
     if (fusion.n > 0) qsort(fusion.all, (size_t)fusion.n, sizeof *fusion.all, compare_worth);
     *out = (struct candidates){.list = fusion.all,
                                .n = min_int(fusion.n, most),
-                               .more = passages->more || words->more || fusion.n > most,
+                               .more = more || fusion.n > most,
                                .snapshot = snapshot_hold(passages->snapshot)};
     free(fusion.found);
+    return STATUS_OK;
 }

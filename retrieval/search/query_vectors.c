@@ -18,9 +18,10 @@ static bool all_are_abandoned(const struct retriever_query *queries, int n) {
 /* Texts that are embedded together, or a picture. */
 struct embed_piece {
     struct text_span texts[EMBED_PIECE];
-    const struct embedder_picture *picture; /* NULL: none */
-    float *places[EMBED_PIECE];             /* of their vectors */
-    int *counts[EMBED_PIECE];               /* of tokens; NULL: nobody counts them */
+    const struct embedder_picture *picture;  /* NULL: none */
+    float *places[EMBED_PIECE];              /* of their vectors */
+    struct sparse_rows *sparse[EMBED_PIECE]; /* of their sparse weights; NULL: none are wanted */
+    int *counts[EMBED_PIECE];                /* of tokens; NULL: nobody counts them */
     int n;
 };
 
@@ -29,30 +30,34 @@ static enum status embed_piece(const struct embedder *embedder, struct embed_pie
     size_t dim = (size_t)embedder->dim;
     float *embedded = xmalloc((size_t)piece->n * dim * sizeof *embedded);
     int n_tokens[EMBED_PIECE] = {0};
+    struct sparse_rows rows = {0};
     struct embed_request request = {.texts = piece->texts,
                                     .pictures = piece->picture,
                                     .n = piece->n,
                                     .role = EMBED_QUERY,
                                     .vectors = embedded,
-                                    .n_tokens = n_tokens};
+                                    .n_tokens = n_tokens,
+                                    .sparse = piece->sparse[0] ? &rows : NULL};
     enum status status = piece->n > 0 ? embedder_embed(embedder, &request, e) : STATUS_OK;
     for (int i = 0; i < piece->n && status == STATUS_OK; i++) {
         memcpy(piece->places[i], embedded + (size_t)i * dim, dim * sizeof *embedded);
         if (piece->counts[i]) *piece->counts[i] += n_tokens[i];
+        if (request.sparse) sparse_rows_add(piece->sparse[i], sparse_rows_row(&rows, i));
     }
+    sparse_rows_free(&rows);
     free(embedded);
     piece->n = 0;
     return status;
 }
 
 enum status query_vectors(const struct embedder *embedder, const struct retriever_query *queries,
-                          int n, int max_k, float *vectors, struct error *e) {
+                          int n, int max_k, const struct query_places *out, struct error *e) {
     size_t dim = (size_t)embedder->dim;
     struct embed_piece texts = {.n = 0};
     enum status status = STATUS_OK;
     for (int i = 0; i < n && status == STATUS_OK; i++) {
         const struct retriever_query *query = &queries[i];
-        float *vector = vectors + (size_t)i * dim;
+        float *vector = out->vectors + (size_t)i * dim;
         if (query->vector) {
             memcpy(vector, query->vector, dim * sizeof *vector);
         } else if (query_capped(query, max_k) > 0 && query->picture && !query_is_abandoned(query)) {
@@ -62,6 +67,7 @@ enum status query_vectors(const struct embedder *embedder, const struct retrieve
             texts.texts[texts.n] = query->text;
             texts.places[texts.n] = vector;
             texts.counts[texts.n] = query->n_embedded;
+            texts.sparse[texts.n] = out->sparse ? &out->sparse[i] : NULL;
             texts.n++;
         }
         if (texts.n == EMBED_PIECE) status = embed_piece(embedder, &texts, e);

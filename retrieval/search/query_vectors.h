@@ -13,7 +13,12 @@ static inline int query_capped(const struct retriever_query *query, int max_k) {
 static inline bool query_is_abandoned(const struct retriever_query *query) {
     return query->cancelled && atomic_load(query->cancelled);
 }
-/* vectors [n, dim], zeros. Embedding takes by far the longest, so it goes in pieces, without the
- * queries that nobody waits for; STATUS_CANCELLED where these are all. */
+/* Where they go. */
+struct query_places {
+    float *vectors;             /* [n, dim] zeros */
+    struct sparse_rows *sparse; /* [n] of each text that is embedded a row; NULL: none are wanted */
+};
+/* Embedding takes by far the longest, so it goes in pieces, without the queries that nobody waits
+ * for; STATUS_CANCELLED where these are all. */
 enum status query_vectors(const struct embedder *embedder, const struct retriever_query *queries,
-                          int n, int max_k, float *vectors, struct error *e);
+                          int n, int max_k, const struct query_places *out, struct error *e);

@@ -10,9 +10,10 @@ struct ranked_query {
     const struct retriever_query *query; /* its snapshot is there */
     const float *passages;               /* [dim] its vector; NULL: passages are not sought */
     const float
-        *pictures;     /* [pictures.dim]; NULL: pictures are not sought by vectors of their own */
-    int k;             /* hits that are wanted; 0: none */
-    struct hits *hits; /* zeroed; filled in */
+        *pictures; /* [pictures.dim]; NULL: pictures are not sought by vectors of their own */
+    const struct sparse_rows *sparse; /* its one row; NULL: it is not sought by sparse weights */
+    int k;                            /* hits that are wanted; 0: none */
+    struct hits *hits;                /* zeroed; filled in */
 };
 /* Whether a document, by its path or its stored id, is one of those to leave out, which are said by
  * path or by the id that their owner or anyone knows. */

@@ -31,8 +31,10 @@ int hit_list_names(const struct hit *hit, const char *names[HIT_LISTS]) {
     static const struct {
         enum hit_list list;
         const char *name;
-    } lists[HIT_LISTS] = {
-        {HIT_BY_PASSAGES, "passages"}, {HIT_BY_WORDS, "words"}, {HIT_BY_PICTURES, "pictures"}};
+    } lists[HIT_LISTS] = {{HIT_BY_PASSAGES, "passages"},
+                          {HIT_BY_WORDS, "words"},
+                          {HIT_BY_SPARSE, "sparse"},
+                          {HIT_BY_PICTURES, "pictures"}};
     int n = 0;
     for (int i = 0; i < HIT_LISTS; i++) {
         if ((hit->by & (unsigned)lists[i].list) == 0) continue;
@@ -99,6 +101,10 @@ void hit_put_worth(struct json_writer *w, const struct hit *hit) {
     put_key_float(w, "words_weight", worth->weight);
     put_key_int(w, "exact", worth->exact);
     put_key_int(w, "told", worth->told);
+    if (worth->sparse_weight > 0) {
+        put_key_float(w, "sparse", worth->sparse);
+        put_key_float(w, "sparse_weight", worth->sparse_weight);
+    }
     put_object_end(w);
 }
 
@@ -117,29 +123,16 @@ static bool seeks_pictures(const struct retriever *retriever, const struct retri
            query->choice.way != RETRIEVE_WORDS;
 }
 
+/* Both lists of a text that is embedded are joined with that of its sparse weights. */
+static bool seeks_sparse(const struct retriever_query *query) {
+    return query->snapshot->info->sparse && query->choice.way == RETRIEVE_BOTH &&
+           query->picture == NULL && query->vector == NULL;
+}
+
 /* The embedder of a state of the collection: queries are embedded as its documents were. */
 static const struct embedder *embedder_of(const struct retriever *retriever,
                                           const struct snapshot *snapshot) {
     return snapshot->embedder ? snapshot->embedder : retriever->embedders.texts;
-}
-
-/* The queries' vectors by one of the embedders, [n, dim], zeros where a query is not for its list.
- */
-static enum status embed_queries(const struct retriever *retriever, bool pictures,
-                                 const struct retriever_query *queries, int n, float **out,
-                                 struct error *e) {
-    const struct embedder *embedder =
-        pictures ? retriever->embedders.pictures : embedder_of(retriever, queries[0].snapshot);
-    struct retriever_query *asked = xcalloc((size_t)n + 1, sizeof *asked);
-    *out = xcalloc((size_t)n * (size_t)embedder->dim + 1, sizeof **out);
-    for (int i = 0; i < n; i++) {
-        asked[i] = queries[i];
-        if (pictures) asked[i].vector = queries[i].picture_vector;
-        if (!(pictures ? seeks_pictures : seeks_passages)(retriever, &queries[i])) asked[i].k = 0;
-    }
-    enum status status = query_vectors(embedder, asked, n, retriever->max_k, *out, e);
-    free(asked);
-    return status;
 }
 
 /* Searching. */
@@ -148,17 +141,42 @@ static enum status embed_queries(const struct retriever *retriever, bool picture
 struct retriever_batch {
     struct retriever_query *queries; /* [n] each with a snapshot, all of one embedder */
     float *passages, *pictures;      /* [n, dim of each]; pictures NULL: none are sought */
+    struct sparse_rows *sparse;      /* [n] of each at most one row; NULL: no state is sparse */
     int n;
 };
 
+/* The queries' vectors by one of the embedders, zeros where a query is not for its list. */
+static enum status embed_queries(const struct retriever *retriever, bool pictures,
+                                 struct retriever_batch *batch, struct error *e) {
+    const struct embedder *embedder = pictures ? retriever->embedders.pictures
+                                               : embedder_of(retriever, batch->queries[0].snapshot);
+    size_t n = (size_t)batch->n;
+    struct retriever_query *asked = xcalloc(n + 1, sizeof *asked);
+    float *vectors = xcalloc(n * (size_t)embedder->dim + 1, sizeof *vectors);
+    *(pictures ? &batch->pictures : &batch->passages) = vectors;
+    for (size_t i = 0; i < n; i++) {
+        const struct retriever_query *query = &batch->queries[i];
+        asked[i] = *query;
+        if (pictures) asked[i].vector = query->picture_vector;
+        if (!(pictures ? seeks_pictures : seeks_passages)(retriever, query)) asked[i].k = 0;
+    }
+    const struct query_places places = {vectors, pictures ? NULL : batch->sparse};
+    enum status status = query_vectors(embedder, asked, batch->n, retriever->max_k, &places, e);
+    free(asked);
+    return status;
+}
+
 static enum status embed_all(const struct retriever *retriever, struct retriever_batch *batch,
                              struct error *e) {
-    bool seen = false;
-    for (int i = 0; i < batch->n; i++) seen = seen || seeks_pictures(retriever, &batch->queries[i]);
-    if (embed_queries(retriever, false, batch->queries, batch->n, &batch->passages, e))
-        return e->status;
-    return seen ? embed_queries(retriever, true, batch->queries, batch->n, &batch->pictures, e)
-                : STATUS_OK;
+    bool seen = false, sparse = false;
+    for (int i = 0; i < batch->n; i++) {
+        seen = seen || seeks_pictures(retriever, &batch->queries[i]);
+        sparse = sparse || seeks_sparse(&batch->queries[i]);
+    }
+    sparse = sparse && embedder_of(retriever, batch->queries[0].snapshot)->sparse;
+    if (sparse) batch->sparse = xcalloc((size_t)batch->n, sizeof *batch->sparse);
+    if (embed_queries(retriever, false, batch, e)) return e->status;
+    return seen ? embed_queries(retriever, true, batch, e) : STATUS_OK;
 }
 
 static enum status search_embedded(const struct retriever *retriever,
@@ -174,6 +192,8 @@ static enum status search_embedded(const struct retriever *retriever,
                                   .hits = &hits[i]};
         if (seeks_passages(retriever, query))
             ranked[i].passages = batch->passages + (size_t)i * (size_t)dim;
+        if (batch->sparse && seeks_sparse(query) && sparse_rows_count(&batch->sparse[i]) > 0)
+            ranked[i].sparse = &batch->sparse[i];
         if (seeks_pictures(retriever, query))
             ranked[i].pictures =
                 batch->pictures + (size_t)i * (size_t)retriever->embedders.pictures->dim;
@@ -216,6 +236,8 @@ static enum status search_batch(const struct retriever *retriever, struct retrie
     struct retriever_batch batch = {.queries = queries, .n = n};
     enum status status = embed_all(retriever, &batch, e);
     if (status == STATUS_OK) status = search_embedded(retriever, &batch, hits, e);
+    for (int i = 0; i < n && batch.sparse; i++) sparse_rows_free(&batch.sparse[i]);
+    free(batch.sparse);
     free(batch.passages);
     free(batch.pictures);
     return status;

@@ -83,8 +83,18 @@ static enum status read_picture_vector(const struct snapshot *snapshot, int64_t 
     return STATUS_OK;
 }
 
+static enum status read_sparse(const struct snapshot *snapshot, int64_t first, int n,
+                               struct sparse_rows *rows, struct error *e) {
+    for (int i = 0; i < n; i++) {
+        struct sparse_row row;
+        if (store_sparse_row(store_snapshot_read(snapshot), first + i, &row, e)) return e->status;
+        sparse_rows_add(rows, row);
+    }
+    return STATUS_OK;
+}
+
 static const struct snapshot_ops snapshot_ops = {close_snapshot, read_chunk, read_vectors,
-                                                 read_picture_vector};
+                                                 read_picture_vector, read_sparse};
 
 const struct store_snapshot *store_snapshot_read(const struct snapshot *snapshot) {
     CHECK(snapshot->ops == &snapshot_ops);
@@ -315,6 +325,7 @@ static struct collection_changes count_changes(struct collection *collection) {
     pthread_mutex_lock(&store->lock);
     const struct epoch *epoch = store->epoch;
     const struct words *words = disk_generation_words(epoch->generation);
+    const struct sparse_index *sparse = disk_generation_sparse(epoch->generation);
     struct collection_changes changes = {.n_documents = epoch->n_logged,
                                          .n_chunks = epoch->n_logged_chunks,
                                          .n_deleted = epoch->n_gone,
@@ -322,7 +333,8 @@ static struct collection_changes count_changes(struct collection *collection) {
                                          .log_bytes = store->end.size,
                                          .damaged = store->end.damaged,
                                          .n_words = words_count(words),
-                                         .words_bytes = words_size(words)};
+                                         .words_bytes = words_size(words),
+                                         .n_sparse = sparse ? sparse_index_weights(sparse) : 0};
     pthread_mutex_unlock(&store->lock);
     return changes;
 }
@@ -349,6 +361,13 @@ static enum status search_words(struct collection *collection, struct snapshot *
 /* Words of so few documents of the log are made in some milliseconds. */
 enum { QUICK_DOCUMENTS = 200 };
 
+static enum status search_sparse(struct collection *collection, struct snapshot *snapshot,
+                                 const struct sparse_query *query, struct sparse_found *found,
+                                 struct error *e) {
+    (void)collection;
+    return store_search_sparse(snapshot, query, found, e);
+}
+
 static bool has_words(struct collection *collection, const struct snapshot *snapshot) {
     (void)collection;
     const struct store_snapshot *store_snapshot = store_snapshot_read(snapshot);
@@ -374,6 +393,7 @@ enum status store_open(struct collection **out, const char *dir, struct error *e
                                               .follow = store_follow_folder,
                                               .search = search_vectors,
                                               .search_words = search_words,
+                                              .search_sparse = search_sparse,
                                               .has_words = has_words,
                                               .find = find_document,
                                               .walk = walk_documents,

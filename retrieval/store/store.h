@@ -68,6 +68,11 @@ enum status store_search(const struct snapshot *snapshot, const struct nearest_q
  * STATUS_CORRUPT where the index of words is damaged. */
 enum status store_search_words(const struct snapshot *snapshot, const struct word_query *query,
                                struct word_found *found, struct error *e);
+/* The same by sparse weights, of a snapshot that is sparse: the score of a chunk is
+ * sparse_row_multiply of the query's weights and its own, and those with a score above 0 are found.
+ * STATUS_CANCELLED, and STATUS_CORRUPT where the weights are damaged. */
+enum status store_search_sparse(const struct snapshot *snapshot, const struct sparse_query *query,
+                                struct sparse_found *found, struct error *e);
 /* Pictures of the snapshot that have vectors of their own, and vectors of their own embedder. */
 int64_t store_count_pictures(const struct snapshot *snapshot);
 /* Whether a chunk with a number in [0, chunk_limit) is in it: some are of documents that went or

@@ -19,6 +19,7 @@ struct compaction {
     float *vectors;
     int64_t capacity; /* chunks that both have room for */
     float *picture;   /* its vector */
+    struct sparse_rows sparse;
 };
 
 static void grow_room(struct compaction *compaction, int64_t n_chunks, int dim) {
@@ -50,6 +51,17 @@ static enum status copy_vectors(struct compaction *compaction,
     return STATUS_OK;
 }
 
+static enum status copy_sparse(struct compaction *compaction,
+                               const struct stored_document *document, struct error *e) {
+    int n = (int)document->n_chunks;
+    if (!compaction->snapshot->info->sparse) return STATUS_OK;
+    sparse_rows_clear(&compaction->sparse);
+    if (snapshot_sparse(compaction->snapshot, document->first_chunk, n, &compaction->sparse, e))
+        return e->status;
+    const struct sparse_table table = sparse_rows_table(&compaction->sparse);
+    return builder_add_sparse(compaction->builder, &table, n, e);
+}
+
 static enum status copy_document(void *context, const struct stored_document *document,
                                  struct error *e) {
     struct compaction *compaction = context;
@@ -66,9 +78,10 @@ static enum status copy_document(void *context, const struct stored_document *do
                                          compaction->picture, &has_picture, e);
     if (status == STATUS_OK && has_picture) copy.picture = compaction->picture;
     if (status == STATUS_OK) status = builder_add_document(compaction->builder, &copy, e);
-    return status ? status
-                  : builder_add_vectors(compaction->builder, compaction->vectors,
-                                        (int)document->n_chunks, e);
+    if (status == STATUS_OK)
+        status = builder_add_vectors(compaction->builder, compaction->vectors,
+                                     (int)document->n_chunks, e);
+    return status ? status : copy_sparse(compaction, document, e);
 }
 
 /* All that takes as long as the collection is large is done before changes wait. */
@@ -251,6 +264,7 @@ enum status store_compact(struct collection *collection, const atomic_bool *canc
     snapshot_release(compaction.snapshot);
     free(compaction.chunks);
     free(compaction.vectors);
+    sparse_rows_free(&compaction.sparse);
     free(compaction.picture);
     end_compaction(store);
     store_tidy(store);

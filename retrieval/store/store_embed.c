@@ -22,6 +22,7 @@ struct second_set {
     bool locked;                        /* the folder is: others wait */
     struct chunk_range *chunks;         /* of a document, as the next two */
     float *vectors, *picture;
+    struct sparse_rows sparse;
     int64_t capacity; /* chunks that there is room for */
     struct vector_changed *out;
 };
@@ -58,6 +59,18 @@ static enum status read_document(struct second_set *set, const struct stored_doc
     return status;
 }
 
+/* Its vectors and sparse weights by the new embedder. */
+static enum status embed_document(struct second_set *set, struct collection_document *document,
+                                  struct error *e) {
+    const struct vector_change *change = set->change;
+    sparse_rows_clear(&set->sparse);
+    if (change->embed(change->context, document, set->locked, set->vectors, &set->sparse, e))
+        return e->status;
+    CHECK(!change->sparse || sparse_rows_count(&set->sparse) == document->n_chunks);
+    if (change->sparse) document->sparse = sparse_rows_table(&set->sparse);
+    return STATUS_OK;
+}
+
 /* The source as it is now. */
 static enum status take_snapshot(struct second_set *set, struct error *e) {
     if (collection_follow(set->source, e)) return e->status;
@@ -82,6 +95,7 @@ static struct collection_options options_of(const struct second_set *set) {
     options.query_prompt = change->query_prompt;
     options.document_prompt = change->document_prompt;
     options.dim = change->dim;
+    options.sparse = change->sparse;
     options.index_factory = change->index_factory
                                 ? change->index_factory
                                 : index_asked(info->index_factory, info->n_chunks, info->dim);
@@ -92,6 +106,7 @@ static bool target_fits(const struct second_set *set) {
     struct collection_options options = options_of(set);
     struct snapshot *snapshot = collection_hold(set->target);
     bool fits = collection_is_made_so(snapshot->info, &options) &&
+                snapshot->info->sparse == options.sparse &&
                 strcmp(snapshot->info->embedder, options.embedder) == 0;
     snapshot_release(snapshot);
     return fits;
@@ -126,10 +141,13 @@ static enum status build_document(void *context, const struct stored_document *d
     struct second_set *set = context;
     struct collection_document copy;
     if (check_cancelled(set, e) || read_document(set, document, &copy, e)) return e->status;
-    enum status status =
-        set->change->embed(set->change->context, &copy, set->locked, set->vectors, e);
+    enum status status = embed_document(set, &copy, e);
     if (status == STATUS_OK) status = builder_add_document(set->builder, &copy, e);
-    return status ? status : builder_add_vectors(set->builder, set->vectors, copy.n_chunks, e);
+    if (status == STATUS_OK)
+        status = builder_add_vectors(set->builder, set->vectors, copy.n_chunks, e);
+    return status == STATUS_OK && copy.sparse.ends
+               ? builder_add_sparse(set->builder, &copy.sparse, copy.n_chunks, e)
+               : status;
 }
 
 static enum status build_target(struct second_set *set, struct error *e) {
@@ -165,7 +183,6 @@ static enum status open_target(struct second_set *set, struct error *e) {
 static enum status bring_document(void *context, const struct stored_document *document,
                                   struct error *e) {
     struct second_set *set = context;
-    const struct vector_change *change = set->change;
     struct collection_document copy;
     enum change_effect effect;
     bool has;
@@ -174,7 +191,7 @@ static enum status bring_document(void *context, const struct stored_document *d
         return e->status;
     if (has) return STATUS_OK;
     set->out->n_later++;
-    enum status status = change->embed(change->context, &copy, set->locked, set->vectors, e);
+    enum status status = embed_document(set, &copy, e);
     return status ? status : collection_put(set->target, NULL, &copy, set->vectors, &effect, e);
 }
 
@@ -352,6 +369,7 @@ enum status store_change_vectors(const char *dir, const struct vector_change *ch
     collection_close(set.source);
     free(set.chunks);
     free(set.vectors);
+    sparse_rows_free(&set.sparse);
     free(set.picture);
     free(set.folder);
     return status;

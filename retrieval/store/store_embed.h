@@ -18,11 +18,13 @@ struct vector_change {
     uint64_t embedder_hash;
     const char *query_prompt, *document_prompt;
     int dim;
+    bool sparse;               /* it gives sparse weights, too */
     const char *index_factory; /* NULL: as the collection's was asked for */
-    /* The vectors [n_chunks, dim] of a document, whose tokens and chunks are filled in. It may be
-     * asked more than once for the same. awaited: DIR is locked, and others wait for it. */
+    /* The vectors [n_chunks, dim] of a document, whose tokens and chunks are filled in, and where
+     * `sparse` is its sparse weights, a row a chunk, into empty rows. It may be asked more than
+     * once for the same. awaited: DIR is locked, and others wait for it. */
     enum status (*embed)(void *context, const struct collection_document *document, bool awaited,
-                         float *vectors, struct error *e);
+                         float *vectors, struct sparse_rows *sparse, struct error *e);
     void (*tell)(void *context, const char *step); /* what is begun now, for people; or NULL */
     void *context;
     const atomic_bool *cancelled;

@@ -198,6 +198,9 @@ static inline bool store_snapshot_has(const struct store_snapshot *snapshot, uin
     return added <= snapshot->sequence &&
            (when == 0 || (when < GONE_FOR_ALL && when > snapshot->sequence));
 }
+/* The sparse weights of a chunk of a snapshot that is sparse, as long as the snapshot lives. */
+enum status store_sparse_row(const struct store_snapshot *snapshot, int64_t chunk,
+                             struct sparse_row *row, struct error *e);
 /* The number of the document of the log that has a chunk of the log. */
 int store_snapshot_logged(const struct store_snapshot *snapshot, int64_t chunk);
 /* Turns to the generation that CURRENT names now, where that is another one. has_folder: the caller

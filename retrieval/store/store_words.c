@@ -199,7 +199,7 @@ static enum status score_all(struct word_search *search, struct error *e) {
                                        .logged = true};
         status = word_search_score(search, &scored, e);
     }
-    word_search_sort(search);
+    best_chunks_sort(&search->best);
     return status;
 }
 
@@ -233,7 +233,7 @@ static enum status tell_word(struct word_search *search, const struct query_word
     struct buffer list_bytes = {0};
     enum status status = STATUS_OK;
     word_cursor_open(cursor, search->generation, &word->list);
-    for (int i = 0; i < search->n_best && status == STATUS_OK; i++) {
+    for (int i = 0; i < search->best.n && status == STATUS_OK; i++) {
         int64_t chunk = told[i].id;
         if (chunk >= n_generation) {
             struct word_list list;
@@ -255,17 +255,17 @@ static enum status tell_word(struct word_search *search, const struct query_word
 static enum status tell_shares(struct word_search *search, struct word_found *found,
                                struct error *e) {
     double all = weigh_all(search);
-    int n = search->n_best;
+    int n = search->best.n;
     struct told *told = xmalloc(((size_t)n + 1) * sizeof *told);
     double *own = xcalloc((size_t)n + 1, sizeof *own);
     enum status status = STATUS_OK;
-    for (int i = 0; i < n; i++) told[i] = (struct told){search->best[i].id, i};
+    for (int i = 0; i < n; i++) told[i] = (struct told){search->best.list[i].id, i};
     if (n > 0) qsort(told, (size_t)n, sizeof *told, compare_told);
     for (int i = 0; i < search->n_words && status == STATUS_OK; i++)
         if (search->words[i].weight > 0)
             status = tell_word(search, &search->words[i], told, own, e);
-    for (int i = 0; i < search->k; i++) {
-        found->ids[i] = i < n ? search->best[i].id : FOUND_NONE;
+    for (int i = 0; i < search->best.k; i++) {
+        found->ids[i] = i < n ? search->best.list[i].id : FOUND_NONE;
         found->shares[i] = i < n && all > 0 ? (float)(own[i] / all) : 0;
     }
     free(told);
@@ -323,7 +323,7 @@ static void read_query(struct word_search *search, const struct word_query *quer
 static void free_search(struct word_search *search) {
     for (int i = 0; i < search->n_words; i++) buffer_free(&search->words[i].own);
     free(search->logged);
-    free(search->best);
+    free(search->best.list);
     free(search);
 }
 
@@ -335,8 +335,8 @@ enum status store_search_words(const struct snapshot *snapshot, const struct wor
     search->snapshot = store_snapshot_read(snapshot);
     search->filter = query->filter;
     search->cancelled = query->cancelled;
-    search->k = query->k;
-    search->best = xmalloc((size_t)query->k * sizeof *search->best);
+    search->best.k = query->k;
+    search->best.list = xmalloc((size_t)query->k * sizeof *search->best.list);
     select_documents(search, &selection);
     read_query(search, query);
     enum status status = open_words(search, e);

@@ -44,53 +44,6 @@ static double score_cursor(const struct scoring *scoring, int word) {
                                words_length(scoring->scored->words, cursor->chunk));
 }
 
-/* The best. */
-
-/* Whether the first of two is to go before the second. */
-static bool is_worse(struct scored left, struct scored right) {
-    return left.score != right.score ? left.score < right.score : left.id > right.id;
-}
-
-static void sink(struct scored *heap, int n, int at) {
-    for (int child = 2 * at + 1; child < n; child = 2 * at + 1) {
-        if (child + 1 < n && is_worse(heap[child + 1], heap[child])) child++;
-        if (!is_worse(heap[child], heap[at])) return;
-        struct scored lower = heap[at];
-        heap[at] = heap[child];
-        heap[child] = lower;
-        at = child;
-    }
-}
-
-static void keep(struct word_search *search, struct scored scored) {
-    if (search->n_best == search->k) {
-        if (!is_worse(search->best[0], scored)) return;
-        search->best[0] = scored;
-        sink(search->best, search->k, 0);
-        return;
-    }
-    search->best[search->n_best] = scored;
-    search->n_best++;
-    if (search->n_best < search->k) return;
-    for (int i = search->k / 2; i >= 0; i--) sink(search->best, search->k, i);
-}
-
-static int compare_scored(const void *left, const void *right) {
-    const struct scored *a = left, *b = right;
-    if (a->score != b->score) return a->score > b->score ? -1 : 1;
-    return (a->id > b->id) - (a->id < b->id);
-}
-
-void word_search_sort(struct word_search *search) {
-    if (search->n_best > 0)
-        qsort(search->best, (size_t)search->n_best, sizeof *search->best, compare_scored);
-}
-
-/* A chunk must be worth more than this. */
-static double find_floor(const struct word_search *search) {
-    return search->n_best == search->k ? (double)search->best[0].score : 0;
-}
-
 /* Windows. */
 
 /* The most that the word is worth in chunks [first, last]. */
@@ -114,7 +67,7 @@ static double bound_word(const struct scoring *scoring, int word, uint32_t first
 /* The words in the order of their bounds, and how many of them are optional. False: no chunk of the
  * window is worth enough. */
 static bool bound_window(struct scoring *scoring, uint32_t first, uint32_t last) {
-    double floor = find_floor(scoring->search), sum = 0;
+    double floor = (double)best_chunks_floor(&scoring->search->best), sum = 0;
     for (int i = 0; i < scoring->n; i++) {
         struct window_word word = {.word = scoring->words[i].word};
         word.bound = bound_word(scoring, word.word, first, last);
@@ -145,7 +98,7 @@ static void add_word(struct scoring *scoring, int word, uint32_t first, uint32_t
 static void try_chunk(struct scoring *scoring, uint32_t chunk, double sum) {
     struct word_search *search = scoring->search;
     const struct disk_generation *generation = search->snapshot->epoch->generation;
-    double floor = find_floor(search);
+    double floor = (double)best_chunks_floor(&search->best);
     if (!scoring->scored->logged &&
         !word_search_has_document(search, disk_generation_document_of(generation, chunk)))
         return;
@@ -157,7 +110,7 @@ static void try_chunk(struct scoring *scoring, uint32_t chunk, double sum) {
     }
     struct scored scored = {(float)sum, scoring->scored->first + chunk};
     if (scored.score > 0 && sum > floor && demand_cursors_allow(&scoring->demanded, chunk))
-        keep(search, scored);
+        best_chunks_keep(&search->best, scored);
 }
 
 static void score_window(struct scoring *scoring, uint32_t first, uint32_t last) {

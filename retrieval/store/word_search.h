@@ -2,6 +2,7 @@
  * counts and weighs, and word_scores.c, which finds the best chunks. */
 #pragma once
 
+#include "retrieval/store/best_chunks.h"
 #include "retrieval/store/store_private.h"
 #include "retrieval/words/word_cursor.h"
 #include "retrieval/words/word_demands.h"
@@ -19,11 +20,6 @@ struct query_word {
     double weight; /* 0: it tells nothing */
 };
 
-struct scored {
-    float score;
-    int64_t id;
-};
-
 struct word_search {
     const struct store_snapshot *snapshot;
     const struct filter *filter;
@@ -37,8 +33,7 @@ struct word_search {
     int64_t n_chunks, total; /* in the scope: chunks, and their words */
     double average;
     struct word_cursor cursors[QUERY_WORDS]; /* of the words, in what is being looked at */
-    struct scored *best;                     /* [k] a heap, the worst first */
-    int n_best, k;
+    struct best_chunks best;
 };
 
 /* Whether a chunk of the generation is searched. */
@@ -77,5 +72,3 @@ struct scored_words {
  * their numbers. STATUS_CORRUPT, STATUS_CANCELLED. */
 enum status word_search_score(struct word_search *search, const struct scored_words *scored,
                               struct error *e);
-/* Best first. */
-void word_search_sort(struct word_search *search);

@@ -40,6 +40,8 @@ static enum status add_documents(struct generation_builder *b, bool sees, int n,
         if (status == STATUS_OK)
             status =
                 builder_add_vectors(b, d.vectors, document_count_chunks(d.document.n, CHUNK), e);
+        if (status == STATUS_OK)
+            status = builder_add_sparse(b, &d.document.sparse, d.document.n_chunks, e);
     }
     return status;
 }
@@ -48,6 +50,7 @@ static int build(char **words, bool sees) {
     struct collection_options o = {.chunk_length = CHUNK,
                                    .eod = EOD,
                                    .dim = DIM,
+                                   .sparse = true,
                                    .embedder = "toy",
                                    .tokenizer = "toy",
                                    .index_factory = words[3]};
@@ -211,7 +214,8 @@ static void change_beside(void *context, const char *step) {
 }
 
 static enum status embed_document(void *context, const struct collection_document *document,
-                                  bool awaited, float *vectors, struct error *e) {
+                                  bool awaited, float *vectors, struct sparse_rows *sparse,
+                                  struct error *e) {
     (void)awaited;
     struct made_document made;
     int id, version;
@@ -220,6 +224,8 @@ static enum status embed_document(void *context, const struct collection_documen
     make_document(&made, id, version);
     CHECK(document->n_chunks == made.document.n_chunks);
     (void)context;
+    for (int i = 0; i < document->n_chunks; i++)
+        sparse_rows_add(sparse, sparse_table_row(&made.document.sparse, i));
     memcpy(vectors, made.other, (size_t)document->n_chunks * OTHER_DIM * sizeof *vectors);
     return STATUS_OK;
 }
@@ -242,6 +248,7 @@ static int embed(const char *dir, bool changes) {
                                          .query_prompt = "",
                                          .document_prompt = "passage: ",
                                          .dim = OTHER_DIM,
+                                         .sparse = true,
                                          .embed = embed_document,
                                          .tell = change_beside,
                                          .context = &other};
@@ -286,6 +293,29 @@ static enum status check_picture(const struct snapshot *snapshot, const struct s
                : error_set(e, STATUS_CORRUPT, "document %s: its picture is not found", d->id);
 }
 
+/* Each chunk has the sparse weights that follow from its number, and is found by them. */
+static enum status check_sparse(const struct snapshot *snapshot, const struct stored_document *d,
+                                const struct collection_document *made, struct error *e) {
+    struct sparse_rows rows = {0};
+    bool same = true;
+    enum status status = snapshot_sparse(snapshot, d->first_chunk, (int)d->n_chunks, &rows, e);
+    for (int i = 0; i < d->n_chunks && status == STATUS_OK && same; i++) {
+        struct sparse_row row = sparse_table_row(&made->sparse, i),
+                          there = sparse_rows_row(&rows, i);
+        int64_t found = FOUND_NONE;
+        float score;
+        struct sparse_found best = {&found, &score};
+        same = row.n == there.n &&
+               (row.n == 0 || memcmp(row.list, there.list, (size_t)row.n * sizeof *row.list) == 0);
+        status =
+            store_search_sparse(snapshot, &(struct sparse_query){.weights = row, .k = 1}, &best, e);
+        same = same && (row.n == 0 || score >= sparse_row_multiply(row, row));
+    }
+    sparse_rows_free(&rows);
+    return status || same ? status
+                          : error_set(e, STATUS_CORRUPT, "document %s: its sparse weights", d->id);
+}
+
 /* The nearest chunk of each document's vector is as near as itself. */
 static enum status search_document(void *context, const struct stored_document *d,
                                    struct error *e) {
@@ -297,7 +327,9 @@ static enum status search_document(void *context, const struct stored_document *
     CHECK(sscanf(d->id, "id %d", &id) == 1 &&
           sscanf(d->metadata, "{\"version\":%d}", &version) == 1);
     make(&made, sees_pictures(snapshot), id, version);
-    if (check_picture(snapshot, d, made.document.picture, e)) return e->status;
+    if (check_picture(snapshot, d, made.document.picture, e) ||
+        check_sparse(snapshot, d, &made.document, e))
+        return e->status;
     struct nearest_query query = {.vectors = made_vectors(&made, snapshot->info), .n = 1, .k = 1};
     if (store_search(snapshot, &query, &found, &similarity, e)) return e->status;
     return found >= 0 && similarity > 0.999F

@@ -16,6 +16,10 @@ static const struct collection_info plain = {.chunk_length = 4, .dim = 2};
 /* Of a collection whose pictures have an embedder of their own. */
 static const struct collection_info seeing = {
     .chunk_length = 4, .dim = 2, .pictures = {.embedder = "e", .dim = 3}};
+/* Of collections with sparse weights. */
+static const struct collection_info weighed = {.chunk_length = 4, .dim = 2, .sparse = true};
+static const struct collection_info all = {
+    .chunk_length = 4, .dim = 2, .sparse = true, .pictures = {.embedder = "e", .dim = 3}};
 static const struct generation_origin origin = {1, 0};
 
 static size_t measure_strings(const struct collection_document *d) {
@@ -45,6 +49,8 @@ static void check_image_of(const struct collection_info *info, const char *bytes
         CHECK(chunk.n_tokens >= 1 && chunk.n_tokens <= chunk.n_following);
         CHECK(chunk.token >= 0 && chunk.token + chunk.n_following == d->n);
     }
+    for (int i = 0; i < d->n_chunks && info->sparse; i++)
+        CHECK(sparse_row_fault(sparse_table_row(&d->sparse, i)) == NULL);
     CHECK(d->picture == NULL || vector_is_unit(d->picture, info->pictures.dim));
 
     struct buffer again = {0};
@@ -56,6 +62,8 @@ static void check_image_of(const struct collection_info *info, const char *bytes
 static void check_image(const char *bytes, size_t size) {
     check_image_of(&plain, bytes, size);
     check_image_of(&seeing, bytes, size);
+    check_image_of(&weighed, bytes, size);
+    check_image_of(&all, bytes, size);
 }
 
 static enum status take(void *context, enum change_kind kind, char *bytes, size_t size,

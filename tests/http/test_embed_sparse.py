@@ -1,10 +1,11 @@
 """POST /embed_sparse, in the shape of Text Embeddings Inference, and input_type of /v1/embeddings."""
 import json
+import subprocess
 import sys
 
 import pytest
 
-from conftest import DEPS, ROOT, Server
+from conftest import BUILD, DEPS, ROOT, Server
 from test_documents import call
 
 sys.path.insert(0, str(ROOT / "tests/embedder"))
@@ -27,6 +28,46 @@ def served(tmp_path_factory):
     server = Server(config, folder)
     server.embedder = folder / "xlm_sparse"
     yield server
+    assert server.stop() == 0, server.log.read_text()
+
+
+def test_a_collection_with_sparse_weights(served, tmp_path):
+    """Documents come, change and go over HTTP, and are the same after a restart and a compaction."""
+    config, folder = tmp_path / "retro.json", tmp_path / "collection"
+    config.write_text(json.dumps({"model": {"path": str(ROOT / "models/retro-docs")},
+                                  "retrieval": {"collection": str(folder), "embedder": str(served.embedder)},
+                                  "server": {"port": 0}}))
+    (tmp_path / "first.txt").write_text("Open the file and read the words of it.\n")
+    subprocess.run([BUILD / "retro-index", "build", "--out", folder, "--context", "0", "--config", config,
+                    tmp_path / "first.txt"], check=True, capture_output=True)
+    server = Server(config, tmp_path)
+    texts = {"fox": "The quick brown fox jumps over the lazy dog.", "model": "A small model copies the right words.",
+             "file": "How do I list open files?"}
+    for name, text in texts.items():
+        call(server, "PUT", f"/v1/documents/{name}", {"text": text + " It is new.", "title": "", "metadata": {"of": name}})
+        call(server, "PUT", f"/v1/documents/{name}", {"text": text, "title": "", "metadata": {"of": name}})
+
+    def search(**more):
+        asked = {"query": "list the open files", "k": 8, "explain": True, **more}
+        return {hit["document"]: hit["worth"] for hit in call(server, "POST", "/v1/retrieval/search", asked)["data"]}
+
+    found = search()
+    assert len(found) == 4 and max(worth["sparse"] for worth in found.values()) == 1
+    assert found["file"]["sparse"] == 1
+    assert set(search(filter={"eq": {"of": "fox"}})) == {"fox"}
+    assert all("sparse" not in (worth or {}) for worth in
+               {hit["document"]: hit.get("worth") for hit in call(server, "POST", "/v1/retrieval/search", {
+                   "query": "list the open files", "k": 8, "explain": True, "hybrid": False})["data"]}.values())
+    call(server, "DELETE", "/v1/documents/fox")
+    kept = search()
+    assert set(kept) == set(found) - {"fox"}
+    assert server.stop() == 0
+    server = Server(config, tmp_path)
+    assert search() == kept
+    assert server.stop() == 0
+    subprocess.run([BUILD / "retro-index", "compact", folder], check=True, capture_output=True)
+    server = Server(config, tmp_path)
+    assert {name: worth["sparse"] for name, worth in search().items()} == {name: worth["sparse"] for name, worth in kept.items()}
     assert server.stop() == 0, server.log.read_text()
 
 

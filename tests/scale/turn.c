@@ -17,10 +17,12 @@ struct turning {
 
 /* As many as the document has, of its number alone. */
 static enum status give_others(void *context, const struct collection_document *document,
-                               bool awaited, float *vectors, struct error *e) {
+                               bool awaited, float *vectors, struct sparse_rows *sparse,
+                               struct error *e) {
     const struct turning *turning = context;
     uint64_t number = strtoull(document->path + strcspn(document->path, "0123456789"), NULL, 10);
     (void)awaited;
+    (void)sparse;
     (void)e;
     for (int i = 0; i < document->n_chunks; i++)
         made_vector(&turning->scale->vectors, vectors + (size_t)i * SCALE_DIM, number,

@@ -119,8 +119,10 @@ struct other_program {
 };
 
 static enum status embed_again(void *context, const struct collection_document *document,
-                               bool awaited, float *vectors, struct error *e) {
+                               bool awaited, float *vectors, struct sparse_rows *sparse,
+                               struct error *e) {
     struct other_program *program = context;
+    (void)sparse;
     program->n_embedded++;
     program->n_awaited += awaited;
     struct embed_request request = {.texts = &document->text, .n = 1, .vectors = vectors};

@@ -26,11 +26,22 @@ static void report(struct builder *builder, const struct found_file *file,
     walk_count_skipped(&builder->walk, file, why->text);
 }
 
+struct embedded_chunks {
+    const float *vectors;             /* [n, dim] */
+    const struct sparse_rows *sparse; /* n rows, where the embedder is sparse */
+    int n;
+};
+
 /* Of the next n chunks; of their text so many bytes were embedded, and so many kept by an
  * interrupted build. */
-static enum status add_vectors(struct builder *builder, const float *vectors, int n,
+static enum status add_vectors(struct builder *builder, const struct embedded_chunks *chunks,
                                size_t embedded, size_t kept, struct error *e) {
-    enum status status = builder_add_vectors(builder->generation, vectors, n, e);
+    int n = chunks->n;
+    enum status status = builder_add_vectors(builder->generation, chunks->vectors, n, e);
+    if (status == STATUS_OK && builder->embedder.sparse) {
+        const struct sparse_table table = sparse_rows_table(chunks->sparse);
+        status = builder_add_sparse(builder->generation, &table, n, e);
+    }
     progress_embedded(&builder->progress, n, embedded, kept);
     return status ? status : build_check_interrupted(e);
 }
@@ -39,10 +50,10 @@ static enum status add_vectors(struct builder *builder, const float *vectors, in
 static enum status make_vectors(struct builder *builder, const struct text_span *texts,
                                 size_t *embedded, struct error *e) {
     enum vector_origin origins[BATCH_CHUNKS];
-    const struct text_batch batch = {texts, builder->n_waiting};
-    if (unfinished_embed(&builder->unfinished, &builder->embedder, &batch, builder->vectors,
-                         origins, e))
-        return e->status;
+    const struct text_batch batch = {texts, builder->n_waiting, builder->vectors, &builder->sparse,
+                                     origins};
+    sparse_rows_clear(&builder->sparse);
+    if (unfinished_embed(&builder->unfinished, &builder->embedder, &batch, e)) return e->status;
     for (int i = 0; i < builder->n_waiting; i++) {
         builder->progress.fresh += origins[i] != VECTOR_KEPT;
         builder->n_embedded += origins[i] == VECTOR_MADE;
@@ -62,8 +73,10 @@ static enum status embed_waiting(struct builder *builder, struct error *e) {
     }
     enum status status = make_vectors(builder, texts, &embedded, e);
     if (status == STATUS_OK)
-        status = add_vectors(builder, builder->vectors, builder->n_waiting, embedded,
-                             size - embedded, e);
+        status = add_vectors(
+            builder,
+            &(struct embedded_chunks){builder->vectors, &builder->sparse, builder->n_waiting},
+            embedded, size - embedded, e);
     builder->n_waiting = 0;
     buffer_clear(&builder->waiting);
     return status;
@@ -106,7 +119,8 @@ static enum status add_chunks(struct builder *builder, struct collection_documen
     enum status status = cut->is_picture ? embed_waiting(builder, e) : STATUS_OK;
     if (status == STATUS_OK) status = builder_add_document(builder->generation, document, e);
     if (status == STATUS_OK && cut->is_picture)
-        return add_vectors(builder, cut->vectors, cut->n_chunks,
+        return add_vectors(builder,
+                           &(struct embedded_chunks){cut->vectors, &cut->sparse, cut->n_chunks},
                            document->text.size - document->chunks[0].start, 0, e);
     for (int i = 0; i < cut->n_chunks && status == STATUS_OK; i++) {
         cutter_embedded(cut, i, &builder->waiting);
@@ -371,6 +385,7 @@ int index_build(const struct build_options *options, const struct config *config
     document_cutter_close(&builder->cutter);
     unfinished_close(&builder->unfinished);
     free(builder->vectors);
+    sparse_rows_free(&builder->sparse);
     free(builder);
     return code;
 }

@@ -31,7 +31,8 @@ struct builder {
     struct buffer waiting;
     size_t ends[BATCH_CHUNKS], sizes[BATCH_CHUNKS]; /* sizes: without what stands over them */
     int n_waiting;
-    float *vectors; /* [BATCH_CHUNKS, dim] */
+    float *vectors;            /* [BATCH_CHUNKS, dim] */
+    struct sparse_rows sparse; /* of the same chunks */
 };
 
 static inline enum status build_check_interrupted(struct error *e) {

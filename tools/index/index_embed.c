@@ -31,7 +31,8 @@ struct embed_run {
     struct buffer waiting;
     size_t ends[BATCH_CHUNKS], sizes[BATCH_CHUNKS]; /* sizes: without what stands over them */
     int n_waiting;
-    float *vectors; /* [BATCH_CHUNKS, dim] */
+    float *vectors;            /* [BATCH_CHUNKS, dim] */
+    struct sparse_rows sparse; /* of the same chunks */
     struct snapshot *snapshot;
     struct chunk_range *ranges; /* of a document */
     int64_t capacity;
@@ -57,8 +58,10 @@ static void note_progress(struct embed_run *run, size_t made, size_t kept) {
     embed_progress_write(run->dir, &progress);
 }
 
-/* The vectors of the texts that wait, into `vectors` [n, dim]. */
-static enum status embed_waiting(struct embed_run *run, float *vectors, struct error *e) {
+/* The vectors of the texts that wait, into `vectors` [n, dim], and their sparse weights, n rows
+ * more. */
+static enum status embed_waiting(struct embed_run *run, float *vectors, struct sparse_rows *sparse,
+                                 struct error *e) {
     struct text_span texts[BATCH_CHUNKS];
     enum vector_origin origins[BATCH_CHUNKS];
     size_t start = 0, made = 0, kept = 0;
@@ -67,9 +70,8 @@ static enum status embed_waiting(struct embed_run *run, float *vectors, struct e
         texts[i] = (struct text_span){run->waiting.data + start, run->ends[i] - start};
         start = run->ends[i];
     }
-    const struct text_batch batch = {texts, run->n_waiting};
-    enum status status =
-        unfinished_embed(&run->unfinished, &run->embedder, &batch, vectors, origins, e);
+    const struct text_batch batch = {texts, run->n_waiting, vectors, sparse, origins};
+    enum status status = unfinished_embed(&run->unfinished, &run->embedder, &batch, e);
     for (int i = 0; i < run->n_waiting && status == STATUS_OK; i++) {
         bool fresh = origins[i] == VECTOR_MADE;
         run->progress.fresh += fresh;
@@ -107,7 +109,8 @@ static enum status see_picture(struct embed_run *run, const struct collection_do
 
 /* The vectors that store_change_vectors asks for. */
 static enum status embed_document(void *context, const struct collection_document *document,
-                                  bool awaited, float *vectors, struct error *e) {
+                                  bool awaited, float *vectors, struct sparse_rows *sparse,
+                                  struct error *e) {
     struct embed_run *run = context;
     run->is_awaited = awaited;
     if (document_recut(&run->cutter, document, e)) return e->status;
@@ -116,7 +119,7 @@ static enum status embed_document(void *context, const struct collection_documen
     for (int i = 0, first = 0; i < document->n_chunks && status == STATUS_OK; i++) {
         add_waiting(run, i);
         if (run->n_waiting < BATCH_CHUNKS && i + 1 < document->n_chunks) continue;
-        status = embed_waiting(run, vectors + (size_t)first * (size_t)run->embedder.dim, e);
+        status = embed_waiting(run, vectors + (size_t)first * (size_t)run->embedder.dim, sparse, e);
         first = i + 1;
     }
     return status;
@@ -129,6 +132,12 @@ static enum status expect_document(void *context, const struct stored_document *
     struct embed_run *run = context;
     estimate_expect(&run->progress.estimate, document->text.size);
     return check_interrupted(e);
+}
+
+/* Vectors that are made here are found again when they are asked for. */
+static enum status fill_waiting(struct embed_run *run, struct error *e) {
+    sparse_rows_clear(&run->sparse);
+    return embed_waiting(run, run->vectors, &run->sparse, e);
 }
 
 static enum status fill_document(void *context, const struct stored_document *document,
@@ -154,7 +163,7 @@ static enum status fill_document(void *context, const struct stored_document *do
     for (int i = 0; i < copy.n_chunks && status == STATUS_OK && !is_seen(run); i++) {
         add_waiting(run, i);
         if (run->n_waiting == BATCH_CHUNKS || run->waiting.size >= BATCH_BYTES)
-            status = embed_waiting(run, run->vectors, e);
+            status = fill_waiting(run, e);
     }
     return status ? status : check_interrupted(e);
 }
@@ -167,7 +176,7 @@ static enum status fill(struct embed_run *run, struct collection *collection, st
     progress_begin(&run->progress, "documents", (int)run->snapshot->n_documents);
     enum status status = collection_walk(collection, &expecter, e);
     if (status == STATUS_OK) status = collection_walk(collection, &filler, e);
-    if (status == STATUS_OK) status = embed_waiting(run, run->vectors, e);
+    if (status == STATUS_OK) status = fill_waiting(run, e);
     if (status == STATUS_OK) progress_show(&run->progress, true);
     progress_clear(&run->progress);
     run->is_filled = true;
@@ -239,6 +248,7 @@ static enum status change_vectors(struct embed_run *run, struct error *e) {
                                          .query_prompt = run->embedder.prompts[EMBED_QUERY],
                                          .document_prompt = run->embedder.prompts[EMBED_DOCUMENT],
                                          .dim = run->embedder.dim,
+                                         .sparse = run->embedder.sparse,
                                          .index_factory = run->arguments->build.index_factory,
                                          .embed = embed_document,
                                          .tell = tell_step,
@@ -310,6 +320,7 @@ static void close_run(struct embed_run *run) {
     embedder_model_close(&run->embedder);
     buffer_free(&run->waiting);
     free(run->vectors);
+    sparse_rows_free(&run->sparse);
     free(run->ranges);
     free(run);
 }

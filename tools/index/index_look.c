@@ -86,6 +86,8 @@ static void print_stats(const struct snapshot *snapshot, const struct collection
     if (changes)
         printf("words         %" PRId64 " different, %" PRIu64 " bytes\n", changes->n_words,
                changes->words_bytes);
+    if (changes && info->sparse)
+        printf("sparse        %" PRId64 " weights of token ids\n", changes->n_sparse);
     printf("chunk length  %d\nchunks end    %s\n", info->chunk_length,
            info->cut == CHUNKS_GRID ? "on a grid" : "with blocks and sentences");
     printf("context       %d tokens, overlap %d\n", info->context, info->overlap);
@@ -138,6 +140,7 @@ static void put_stats(const struct snapshot *snapshot, const struct collection_i
         put_key_int(&w, "log_bytes", (int64_t)changes->log_bytes);
         put_key_int(&w, "words", changes->n_words);
         put_key_int(&w, "words_bytes", (int64_t)changes->words_bytes);
+        if (info->sparse) put_key_int(&w, "sparse_weights", changes->n_sparse);
     }
     put_key_int(&w, "chunk_length", info->chunk_length);
     put_key_string(&w, "chunks_end", chunk_cut_name(info->cut));

@@ -181,7 +181,8 @@ enum status build_open_parts(struct builder *builder, const struct config *confi
         .tokenizer_hash = tokenizer_hash(builder->tokenizer),
         .embedder = embedder ? embedder : config->retrieval.embedder,
         .tokenizer = tokenizer ? tokenizer : config->model.path,
-        .index_factory = builder->options->index_factory};
+        .index_factory = builder->options->index_factory,
+        .sparse = builder->embedder.sparse};
     if (builder->pictures.self)
         options.pictures = (struct picture_space){
             .embedder = pictures ? pictures : config->retrieval.picture_embedder,

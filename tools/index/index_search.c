@@ -35,14 +35,19 @@ static void describe_lists(const struct hit *hit, struct buffer *out) {
     for (int i = 0; i < n; i++) buffer_printf(out, "%s%s", i > 0 ? ", " : "  by ", names[i]);
 }
 
-/* "worth 1.93 = vectors 0.81 + 2.25 x words 0.50, 0 exact, 0 told" */
+/* "worth 1.93 = vectors 0.81 + 2.25 x words 0.50, 0 exact, 0 told"; with sparse weights
+ * "worth 2.13 = vectors 0.81 + 2.25 x words 0.50 + 0.30 x sparse 0.66, 0 exact, 0 told" */
 static void print_worth(const struct hit *hit) {
     const struct hit_worth *worth = &hit->worth;
+    char sparse[64] = "";
+    if (worth->sparse_weight > 0)
+        snprintf(sparse, sizeof sparse, " + %.3f x sparse %.3f", worth->sparse_weight,
+                 worth->sparse);
     if (worth->total == 0)
         line_print(stdout, "    by one list");
     else
-        line_print(stdout, "    worth %.3f = vectors %.3f + %.3f x words %.3f, %d exact, %d told",
-                   worth->total, worth->vectors, worth->weight, worth->words, worth->exact,
+        line_print(stdout, "    worth %.3f = vectors %.3f + %.3f x words %.3f%s, %d exact, %d told",
+                   worth->total, worth->vectors, worth->weight, worth->words, sparse, worth->exact,
                    worth->told);
 }
 

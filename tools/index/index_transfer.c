@@ -30,6 +30,7 @@ struct transfer_document {
     struct collection_document document;
     float *vectors; /* [n_chunks, dim] */
     float *picture; /* [dim of pictures]; NULL: pictures have no vectors of their own */
+    struct sparse_rows sparse;
     struct chunk_range *chunks;
     struct snapshot *snapshot; /* held: has its strings */
 };
@@ -52,6 +53,7 @@ static void document_free(struct transfer_document *document) {
     snapshot_release(document->snapshot);
     free(document->vectors);
     free(document->picture);
+    sparse_rows_free(&document->sparse);
     free(document->chunks);
     *document = (struct transfer_document){0};
 }
@@ -80,6 +82,15 @@ static enum status read_picture(const struct stored_document *document,
     return STATUS_OK;
 }
 
+static enum status read_sparse(const struct stored_document *document,
+                               struct transfer_document *transfer_document, struct error *e) {
+    if (snapshot_sparse(transfer_document->snapshot, document->first_chunk, (int)document->n_chunks,
+                        &transfer_document->sparse, e))
+        return e->status;
+    transfer_document->document.sparse = sparse_rows_table(&transfer_document->sparse);
+    return STATUS_OK;
+}
+
 /* A document of a snapshot. Its vectors are as they were embedded: an index that compresses has
  * them beside its codes.
  */
@@ -93,6 +104,8 @@ static enum status read_stored(struct snapshot *snapshot, const struct stored_do
     if (status == STATUS_OK)
         status = snapshot_vectors(snapshot, document->first_chunk, (int)document->n_chunks,
                                   transfer_document->vectors, e);
+    if (status == STATUS_OK && snapshot->info->sparse)
+        status = read_sparse(document, transfer_document, e);
     if (status) document_free(transfer_document);
     return status;
 }
@@ -151,6 +164,9 @@ static enum status make_folder(void *context, const struct stored_document *docu
     if (status == STATUS_OK)
         status = builder_add_vectors(builder, transfer_document.vectors,
                                      transfer_document.document.n_chunks, e);
+    if (status == STATUS_OK && options.sparse)
+        status = builder_add_sparse(builder, &transfer_document.document.sparse,
+                                    transfer_document.document.n_chunks, e);
     document_free(&transfer_document);
     if (status) {
         builder_abandon(builder);

@@ -136,6 +136,7 @@ void document_make_room(struct document_cutter *cutter) {
 static enum status begin_vectors(struct document_cutter *cutter, struct text_span text,
                                  struct error *e) {
     cutter->n_embedded = 0;
+    sparse_rows_clear(&cutter->sparse);
     document_make_room(cutter);
     if (!cutter->is_picture) return STATUS_OK;
     if (cutter->pictures) return embed_picture(cutter->pictures, text, cutter->picture, e);
@@ -162,7 +163,8 @@ static enum status embed_some(struct document_cutter *cutter, struct error *e) {
         .n = n,
         .role = EMBED_DOCUMENT,
         .vectors = cutter->vectors + (size_t)first * (size_t)cutter->embedder->dim,
-        .n_tokens = n_tokens};
+        .n_tokens = n_tokens,
+        .sparse = cutter->embedder->sparse ? &cutter->sparse : NULL};
     if (n == 0) return STATUS_OK;
 
     enum status status = embedder_embed(cutter->embedder, &request, e);
@@ -230,5 +232,6 @@ void document_cutter_close(struct document_cutter *cutter) {
     buffer_free(&cutter->chunks);
     buffer_free(&cutter->embedded);
     free(cutter->vectors);
+    sparse_rows_free(&cutter->sparse);
     free(cutter->picture);
 }

@@ -33,6 +33,7 @@ struct document_cutter {
     int n_embedded;                 /* chunks of it whose vectors are there */
     int64_t n_tokens_read;          /* by the embedder, of all documents so far */
     float *vectors;                 /* [n_chunks, dim] of the one that was embedded last */
+    struct sparse_rows sparse;      /* of the same, where the embedder is sparse: a row a chunk */
     float *picture; /* [dim of pictures] of the same, where it is a picture and they have an
                        embedder of their own */
 };
@@ -56,6 +57,9 @@ static inline void cutter_fill(const struct document_cutter *cutter,
     document->n_chunks = cutter->n_chunks;
     document->mark = embedder_vector_mark(cutter->embedder);
     document->picture = cutter_picture(cutter);
+    document->sparse = (struct sparse_table){0};
+    if (cutter->embedder->sparse && sparse_rows_count(&cutter->sparse) == cutter->n_chunks)
+        document->sparse = sparse_rows_table(&cutter->sparse);
 }
 
 /* Tokens and chunks of a document's text, by its marks. A chunk holds whole characters.

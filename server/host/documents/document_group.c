@@ -27,6 +27,8 @@ static void document_free(struct grouped_document *document) {
     free((void *)(uintptr_t)collection_document->ids);
     free((void *)(uintptr_t)collection_document->chunks);
     free((void *)(uintptr_t)collection_document->picture);
+    free((void *)(uintptr_t)collection_document->sparse.ends);
+    free((void *)(uintptr_t)collection_document->sparse.weights);
     free(document->vectors);
 }
 
@@ -68,6 +70,10 @@ static void take_cut(struct grouped_document *document, const struct document_cu
     collection_document->chunks = copy_bytes(collection_document->chunks,
                                              (size_t)cutter->n_chunks * sizeof(struct chunk_range));
     document->vectors = copy_bytes(cutter->vectors, (size_t)cutter->n_chunks * row);
+    struct sparse_table *sparse = &collection_document->sparse;
+    if (sparse->ends)
+        *sparse = (struct sparse_table){copy_bytes(sparse->ends, cutter->sparse.ends.size),
+                                        copy_bytes(sparse->weights, cutter->sparse.weights.size)};
     if (collection_document->picture)
         collection_document->picture =
             copy_bytes(collection_document->picture, (size_t)cutter->pictures->dim * sizeof(float));
@@ -101,6 +107,9 @@ static bool take_waiting(struct document_group *group, const struct collection_d
             !known_text_equals(wanted, &document->document))
             continue;
         document_make_room(cutter);
+        sparse_rows_clear(&cutter->sparse);
+        for (int j = 0; j < cutter->n_chunks && document->document.sparse.ends; j++)
+            sparse_rows_add(&cutter->sparse, sparse_table_row(&document->document.sparse, j));
         memcpy(cutter->vectors, document->vectors, (size_t)cutter->n_chunks * row);
         if (cutter_picture(cutter))
             memcpy(cutter->picture, document->document.picture,

@@ -87,7 +87,10 @@ static enum status read_from_snapshot(const struct snapshot *snapshot, int64_t f
     if (collection_match_embedder(snapshot->info, cutter->embedder, e))
         return error_set(e, STATUS_NOT_FOUND, "the vectors there are of another embedder");
     document_make_room(cutter);
-    if (snapshot_vectors(snapshot, first, cutter->n_chunks, cutter->vectors, e)) return e->status;
+    sparse_rows_clear(&cutter->sparse);
+    if (snapshot_vectors(snapshot, first, cutter->n_chunks, cutter->vectors, e) ||
+        snapshot_sparse(snapshot, first, cutter->n_chunks, &cutter->sparse, e))
+        return e->status;
     if (!cutter->is_picture || cutter->pictures == NULL) return STATUS_OK;
     if (snapshot_picture_vector(snapshot, first, cutter->picture, &seen, e)) return e->status;
     return seen ? STATUS_OK : error_set(e, STATUS_NOT_FOUND, "the picture has no vector");
