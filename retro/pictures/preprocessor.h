@@ -22,11 +22,11 @@ enum preprocessor_kind {
     PREPROCESSOR_PLAIN,      /* one picture */
     PREPROCESSOR_LLAVA,      /* one picture, made square first where `pad` says so */
     PREPROCESSOR_LLAVA_NEXT, /* the whole picture, then its tiles ("anyres") */
-    PREPROCESSOR_TILES,  /* where `tile` says so, tiles that the picture is stretched to, then the
-                          * whole picture where they are several: GOT-OCR2's, InternVL's and
-                          * Megatron's way */
-    PREPROCESSOR_QWEN,   /* one picture of any size within limits, its sides multiples of merged
-                            patches */
+    PREPROCESSOR_TILES,   /* where `tile` says so, tiles that the picture is stretched to, then the
+                           * whole picture where they are several: GOT-OCR2's, InternVL's and
+                           * Megatron's way */
+    PREPROCESSOR_QWEN,    /* one picture of any size within limits, its sides multiples of merged
+                             patches */
     PREPROCESSOR_PIXTRAL, /* one picture of any size that fits `size`, its sides likewise */
     PREPROCESSOR_GEMMA4 /* one picture as large as the limit lets it be, its sides such multiples */
 };

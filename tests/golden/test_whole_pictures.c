@@ -235,7 +235,7 @@ static void test_pictures_side_by_side(void **state) {
     int32_t ids[] = {5, model_picture_id(f.model), 7, model_picture_id(f.model)};
     const struct merged_picture picture = {.rows = rows, .tiles = 1, .tile_rows = 1},
                                 pictures[] = {picture, picture};
-    const struct picture_text text = {ids, 4, pictures, 2};
+    const struct picture_text text = {ids, 4, pictures, 2, {0}};
     assert_int_equal(picture_rows_text(&t, f.model, &text, &e), STATUS_OK);
     merged_text_free(&t);
     ids[2] = ids[1];
