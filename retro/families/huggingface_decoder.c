@@ -74,19 +74,21 @@ static bool is_empty(const struct json *value) {
            (json_kind(value) == JSON_KIND_OBJECT && json_count(value) == 0);
 }
 
-/* e4m3 numbers in squares of FP8_BLOCK, which are widened; what multiplies them is not rounded. */
+/* e4m3 numbers with factors of squares of FP8_BLOCK or of whole matrices, which are widened; what
+ * multiplies them is not rounded. */
 static bool is_fp8(const struct json *value) {
     const struct json *size = json_member(value, "weight_block_size"),
                       *format = json_member(value, "fmt"),
                       *scheme = json_member(value, "activation_scheme");
-    bool square = json_is_list(size) && json_count(size) == 2;
+    bool whole = json_is_absent(size), square = json_is_list(size) && json_count(size) == 2;
     for (size_t i = 0; i < 2 && square; i++) {
         const struct json *side = json_item(size, i);
         square = json_is_int(side) && json_int(side) == FP8_BLOCK;
     }
-    return json_text_is(json_member(value, "quant_method"), "fp8") && square &&
+    return json_text_is(json_member(value, "quant_method"), "fp8") && (whole || square) &&
            (json_is_absent(format) || json_text_is(format, "e4m3")) &&
-           (json_is_absent(scheme) || json_text_is(scheme, "dynamic"));
+           (json_is_absent(scheme) || json_text_is(scheme, "dynamic") ||
+            json_text_is(scheme, "static"));
 }
 
 enum status huggingface_check_quantisation(const struct json *value, bool mxfp4, struct error *e) {
@@ -96,7 +98,7 @@ enum status huggingface_check_quantisation(const struct json *value, bool mxfp4,
     return error_set(
         e, STATUS_UNSUPPORTED,
         "config.json: \"quantization_config\" is not supported but with the \"quant_method\" "
-        "\"fp8\" (e4m3, \"weight_block_size\" [128, 128], dynamic activations)%s",
+        "\"fp8\" (e4m3, \"weight_block_size\" [128, 128] or null)%s",
         mxfp4 ? " or \"mxfp4\"" : "");
 }
 
@@ -240,7 +242,10 @@ bool huggingface_ends_with(const char *name, const char *suffix) {
 }
 
 bool huggingface_ignores_extras(const char *name) {
-    return strstr(name, ".rotary_emb.inv_freq") != NULL || strcmp(name, "score.weight") == 0;
+    static const char rounding[] = ".activation_scale"; /* beside fp8 */
+    size_t size = strlen(name), end = sizeof rounding - 1;
+    return strstr(name, ".rotary_emb.inv_freq") != NULL || strcmp(name, "score.weight") == 0 ||
+           (size > end && strcmp(name + size - end, rounding) == 0);
 }
 
 const struct tensor_row huggingface_outer_rows[HUGGINGFACE_OUTER_ROWS] = {

@@ -30,7 +30,9 @@ void fp8_row_widen(void *to, enum dtype dtype, const struct stored_tensor *store
                    const struct stored_tensor *scales, int64_t row, int n) {
     const uint8_t *codes = (const uint8_t *)stored->data + row * n;
     for (int block = 0; block < fp8_blocks(n); block++) {
-        float piece[FP8_BLOCK], scale = fp8_scale(scales, row / FP8_BLOCK * fp8_blocks(n) + block);
+        bool whole = scales->elements == 1;
+        int64_t square = whole ? 0 : row / FP8_BLOCK * fp8_blocks(n) + block;
+        float piece[FP8_BLOCK], scale = fp8_scale(scales, square);
         int first = block * FP8_BLOCK, count = min_int(FP8_BLOCK, n - first);
         for (int i = 0; i < count; i++) piece[i] = e4m3_to_f32(codes[first + i]) * scale;
         dtype_convert((char *)to + (size_t)first * dtype_bytes(dtype), dtype, piece, DTYPE_F32,

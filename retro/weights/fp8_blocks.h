@@ -1,6 +1,7 @@
 /* retro/weights/fp8_blocks.h: matrices of e4m3 numbers (a sign, 4 bits of exponent, 3 of mantissa,
  * no infinity) with a factor for each square of FP8_BLOCK x FP8_BLOCK, as DeepSeek-V3 publishes its
- * weights: the tensor NAME.weight, and its factors in NAME.weight_scale_inv. */
+ * weights, or one for the whole matrix, as Ministral 3 does: the tensor NAME.weight, and its
+ * factors in NAME.weight_scale_inv. */
 #pragma once
 
 #include "kernels/tensor.h"

@@ -625,7 +625,43 @@ def test_fp8_is_checked(tmp_path):
     expect_equal(folder)
 
 
-@pytest.mark.parametrize("change", [{"weight_block_size": [64, 128]}, {"weight_block_size": None}, {"fmt": "e5m2"}, {"activation_scheme": "static"},
+def store_whole(shape, stream):
+    """Random codes, one factor for all of them as a number or a list of one, and the numbers that they stand for."""
+    codes = stream.integers(0, 256, shape).astype(np.uint8)
+    codes[codes % 128 == 127] = 0
+    factor = (stream.integers(0x3900, 0x3980, 1) << 16).astype("<u4").view("<f4")
+    return (("F8_E4M3", list(shape), codes.tobytes()), ("F32", [1] if stream.integers(2) else [], factor.tobytes()),
+            ("F32", list(shape), (E4M3[codes].astype("<f4") * factor).tobytes()))
+
+
+@pytest.mark.parametrize("folder", [GOLDEN / "qwen3", GOLDEN.parent / "vision/mistral3", GOLDEN.parent / "vision/ministral3_vl"])
+def test_fp8_with_one_factor_a_matrix(tmp_path, folder):
+    """As Ministral 3 is published: factors of what the matrices multiply are there and not read; the tower is in floats."""
+    source, stream = folder, np.random.default_rng(7)
+    tensors = read_tensors(source / "model.safetensors")
+    eight, wide = dict(tensors), dict(tensors)
+    for name, (_, shape, _) in tensors.items():
+        if name.endswith("_proj.weight") and "vision_tower" not in name:
+            eight[name], eight[name + "_scale_inv"], wide[name] = store_whole(shape, stream)
+            eight[name.removesuffix("weight") + "activation_scale"] = ("BF16", [], b"\x80\x3f")
+    assert len(eight) > len(tensors) + 20
+    outputs = []
+    for stored in (eight, wide):
+        copy = tmp_path / "copy"
+        shutil.copytree(source, copy)
+        config = json.loads((source / "config.json").read_text())
+        config["quantization_config"] = {"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": None,
+                                         "dequantize": False, "modules_to_not_convert": ["vision_tower", "lm_head"]}
+        (copy / "config.json").write_text(json.dumps(config))
+        write_tensors(copy / "model.safetensors", stored)
+        done = subprocess.run([EVAL, "parity", "--tolerance", "1e9", "--set", "model.dtype=f32", copy], capture_output=True, text=True)
+        assert done.stdout.count("max_abs") > 2, done.stdout + done.stderr
+        outputs.append(done.stdout)
+        shutil.rmtree(copy)
+    assert outputs[0] == outputs[1] and "nan" not in outputs[0]
+
+
+@pytest.mark.parametrize("change", [{"weight_block_size": [64, 128]}, {"weight_block_size": 128}, {"fmt": "e5m2"}, {"activation_scheme": "none"},
                                     {"quant_method": "compressed-tensors"}])
 def test_fp8_of_other_kinds_is_refused(tmp_path, change):
     expect_refusal(copy_family("deepseek_v3_fp8", tmp_path, quantization_config=FP8 | change), '"quantization_config" is not supported but with')

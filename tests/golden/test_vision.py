@@ -171,7 +171,7 @@ def test_a_tower_alone_has_one_rank():
     ("mistral3", None, "vision_feature_layer", 0, "the tower has 2 layers"),
     ("mistral3", None, "image_token_index", -1, "image_token_index"),
     ("mistral3", None, "multimodal_projector_bias", True, "linear_1.bias is missing"),
-    ("mistral3", None, "quantization_config", {"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": None},
+    ("mistral3", None, "quantization_config", {"quant_method": "fp8", "weight_block_size": [64, 64]},
      "\"quantization_config\" is not supported"),
     ("pixtral", None, "quantization_config", {"quant_method": "awq"}, "\"quantization_config\" is not supported"),
     ("mistral3", "text_config", "model_type", "bert", "must be a decoder"),
