@@ -212,6 +212,18 @@ def test_upload(served):
     assert call(served, "GET", "/v1/documents/tricky")["text"].encode() == tricky
 
 
+def test_two_files_of_one_name(served):
+    """As curl sends files of two folders: neither is taken, and nothing that was there is lost."""
+    upload(served, [("file", "notes/README.md", b"# Notes\n\nThe oldest.\n")])
+    before = paths_of(served)
+    twins = [("file", "README.md", b"# One\n\nFirst.\n"), ("file", "other.md", b"# Other\n"), ("file", "README.md", b"# Two\n\nSecond.\n")]
+    refused = upload(served, twins, expect=400)["error"]["message"]
+    assert 'parts 1 and 3 of the body are both called "README.md"' in refused and paths_of(served) == before
+    twins[2] = ("file", "docs/README.md", twins[2][2])
+    assert [d["effect"] for d in upload(served, twins)["data"]] == ["added"] * 3
+    assert paths_of(served).keys() - before.keys() == {"README.md", "other.md", "docs/README.md"}
+
+
 def test_uploads_of_foreign_formats(served):
     """They are parsed beside the server, as retro-index does, and a passage knows its page."""
     good, bad = make_files.good(), make_files.hostile()
@@ -273,7 +285,8 @@ def test_limits_of_uploads_of_several(served):
 def test_bad_uploads(served):
     before = call(served, "GET", "/v1/documents")["changes"]
     good = ("file", "a.txt", b"A text.")
-    for parts, what in [([("id", None, b"x")], "no part"), ([good, good, ("id", None, b"x")], "of one file"),
+    for parts, what in [([("id", None, b"x")], "no part"), ([good, ("file", "b.txt", b"B."), ("id", None, b"x")], "of one file"),
+                        ([good, good], "both called"),
                         ([good, ("metadata", None, b"[1]")], "object"), ([good, ("metadata", None, b"{")], "metadata"),
                         ([good, ("colour", None, b"red")], "unknown part"), ([("file", None, b"text")], "no filename"),
                         ([good, ("title", None, b"a"), ("title", None, b"b")], "twice"),

@@ -135,6 +135,23 @@ static const struct multipart_part *find_part(const struct multipart *multipart,
     return NULL;
 }
 
+/* Two files of one name: both would be the document of that path, and only one would stay. */
+static bool check_file(const struct multipart *multipart, int i, struct failure *failure) {
+    const char *name = multipart->parts[i].file_name;
+    if (name == NULL || name[0] == '\0')
+        return failure_set(failure, 400, "invalid_value", "file",
+                           "part %d of the body has no filename", i + 1);
+    for (int before = 0; before < i; before++) {
+        const struct multipart_part *part = &multipart->parts[before];
+        if (strcmp(part->name, "file") == 0 && strcmp(part->file_name, name) == 0)
+            return failure_set(failure, 400, "invalid_value", "file",
+                               "parts %d and %d of the body are both called \"%.200s\", and the "
+                               "second would replace the first; a filename may be a path",
+                               before + 1, i + 1, name);
+    }
+    return true;
+}
+
 static bool check_part(const struct multipart *multipart, int i, int n_files,
                        struct failure *failure) {
     static const char *const of_one[] = {"id", "path", "title"};
@@ -153,10 +170,7 @@ static bool check_part(const struct multipart *multipart, int i, int n_files,
                            "unknown part \"%.100s\"; file, id, path, title, metadata and wait are "
                            "known",
                            part->name);
-    if (is_file)
-        return (part->file_name && part->file_name[0]) ||
-               failure_set(failure, 400, "invalid_value", "file",
-                           "part %d of the body has no filename", i + 1);
+    if (is_file) return check_file(multipart, i, failure);
     if (find_part(multipart, part->name) != part)
         return failure_set(failure, 400, "invalid_value", part->name, "%s comes twice", part->name);
     if (!utf8_is_valid(part->body.text, part->body.size) ||
