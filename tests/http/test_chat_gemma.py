@@ -1,35 +1,18 @@
 """Chats about pictures with Gemma 3, in which the rows of a picture see each other: the server answers as transformers'
 pipeline does (tests/reference/make_gemma3_golden.py), however many rows a step has."""
-import base64
 import json
 import shutil
 
 import pytest
-from conftest import ROOT, Server
+from conftest import ROOT
+from picture_chats import PictureChats, ask, logprobs_of
 
 FOLDER = ROOT / "tests/golden/gemma3_served"
-CASES = json.loads((FOLDER / "answers.json").read_text())
+CHATS = PictureChats(FOLDER)
+CASES = CHATS.cases
+picture, messages_of, start, compare = CHATS.picture, CHATS.messages_of, CHATS.start, CHATS.compare
 ROWS = 16  # of a picture
 TOKENS = ROWS + 4  # with what the processor writes around it: two line ends, a mark, a mark, two line ends
-
-
-def picture(name):
-    url = "data:image/png;base64," + base64.b64encode((FOLDER / name).read_bytes()).decode()
-    return {"type": "image_url", "image_url": {"url": url}}
-
-
-def messages_of(turns):
-    def content_of(parts):
-        return [picture(p) if p.endswith(".png") else {"type": "text", "text": p} for p in parts]
-    return [{"role": "assistant", "content": turn} if i % 2 else {"role": "user", "content": content_of(turn)}
-            for i, turn in enumerate(turns)]
-
-
-def start(folder, model=FOLDER, options={}, **settings):
-    config = folder / "retro.json"
-    config.write_text(json.dumps({"model": {"path": str(model), "name": "seer", "dtype": "f32"},
-                                  "server": {"port": 0, "max_context": 400, **settings}, **options}))
-    return Server(config, folder)
 
 
 @pytest.fixture(scope="module")
@@ -37,23 +20,6 @@ def server(tmp_path_factory):
     running = start(tmp_path_factory.mktemp("gemma"))
     yield running
     assert running.stop() == 0, running.log.read_text()
-
-
-def ask(server, messages, **fields):
-    return server.client().chat.completions.create(model="seer", messages=messages, temperature=0, max_tokens=12, **fields)
-
-
-def logprobs_of(reply):
-    return [token.logprob for token in reply.choices[0].logprobs.content]
-
-
-def compare(server, case):
-    reply = ask(server, messages_of(case["turns"]), logprobs=True)
-    assert reply.choices[0].message.content == case["answer"]
-    logprobs = logprobs_of(reply)
-    assert logprobs == pytest.approx(case["logprobs"][:len(logprobs)], abs=1e-4) and len(logprobs) >= len(case["answer"]) > 0
-    assert reply.usage.prompt_tokens == case["prompt_tokens"]
-    return reply
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: " ".join(c["turns"][-1]))

@@ -1,57 +1,24 @@
 """Chats about pictures with Gemma 4, whose pictures have any shape, and whose rows of a picture see each other in layers with a
 window: the server answers as transformers' pipeline does (tests/reference/make_gemma4_golden.py), however many rows a step
 has."""
-import base64
 import json
 import re
 import shutil
-import struct
 import sys
-import zlib
 
 import pytest
-from conftest import ROOT, Server
+from conftest import ROOT
+from picture_chats import PictureChats, ask, logprobs_of, part_of, png
 
 sys.path.insert(0, str(ROOT / "tests"))
 from stored_tensors import keep_tensors
 
 FOLDER = ROOT / "tests/golden/gemma4_served"
-CASES = json.loads((FOLDER / "answers.json").read_text())
+CHATS = PictureChats(FOLDER)
+CASES = CHATS.cases
+picture, messages_of, start, compare = CHATS.picture, CHATS.messages_of, CHATS.start, CHATS.compare
 MOST = 70  # rows of a picture
 ROWS = {"wide.png": 10 * 6, "tall.png": 5 * 13, "plain.png": 8 * 8, "tiny.png": 10 * 6, "long.png": 70}
-
-
-def url_of(data):
-    return "data:image/png;base64," + base64.b64encode(data).decode()
-
-
-def picture(name):
-    return {"type": "image_url", "image_url": {"url": url_of((FOLDER / name).read_bytes())}}
-
-
-def grey_png(width, height, level=128):
-    """A file of one colour, of any size."""
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    rows = zlib.compress((b"\0" + bytes([level]) * width) * height)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-
-
-def messages_of(turns):
-    def content_of(parts):
-        return [picture(p) if p.endswith(".png") else {"type": "text", "text": p} for p in parts]
-    return [{"role": "assistant", "content": turn} if i % 2 else {"role": "user", "content": content_of(turn)}
-            for i, turn in enumerate(turns)]
-
-
-def start(folder, model=FOLDER, options={}, **settings):
-    folder.mkdir(exist_ok=True)
-    config = folder / "retro.json"
-    config.write_text(json.dumps({"model": {"path": str(model), "name": "seer", "dtype": "f32"},
-                                  "server": {"port": 0, "max_context": 400, **settings}, **options}))
-    return Server(config, folder)
 
 
 @pytest.fixture(scope="module")
@@ -59,23 +26,6 @@ def server(tmp_path_factory):
     running = start(tmp_path_factory.mktemp("gemma4"))
     yield running
     assert running.stop() == 0, running.log.read_text()
-
-
-def ask(server, messages, **fields):
-    return server.client().chat.completions.create(model="seer", messages=messages, temperature=0, max_tokens=12, **fields)
-
-
-def logprobs_of(reply):
-    return [token.logprob for token in reply.choices[0].logprobs.content]
-
-
-def compare(server, case):
-    reply = ask(server, messages_of(case["turns"]), logprobs=True)
-    assert reply.choices[0].message.content == case["answer"]
-    logprobs = logprobs_of(reply)
-    assert logprobs == pytest.approx(case["logprobs"][:len(logprobs)], abs=1e-4) and len(logprobs) >= len(case["answer"]) > 0
-    assert reply.usage.prompt_tokens == case["prompt_tokens"]
-    return reply
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: " ".join(c["turns"][-1]))
@@ -122,7 +72,7 @@ def test_a_later_turn_takes_over_earlier_pictures(server, tmp_path):
 
 def test_another_picture_is_not_taken_over(server):
     def look(level):
-        part = {"type": "image_url", "image_url": {"url": url_of(grey_png(61, 40, level))}}
+        part = part_of(png(61, 40, (level, level, level)))
         return ask(server, [{"role": "user", "content": [part, {"type": "text", "text": "Which?"}]}], logprobs=True)
 
     first, other = look(30), look(200)
@@ -199,7 +149,7 @@ def test_memory_is_counted(tmp_path):
 @pytest.mark.parametrize("width, height", [(65535, 1), (1, 65535), (1, 1), (3000, 2), (4000, 3000)])
 def test_pictures_of_odd_shapes(server, width, height):
     plain = ask(server, [{"role": "user", "content": [{"type": "text", "text": "?"}]}]).usage.prompt_tokens
-    part = {"type": "image_url", "image_url": {"url": url_of(grey_png(width, height))}}
+    part = part_of(png(width, height))
     reply = ask(server, [{"role": "user", "content": [{"type": "text", "text": "?"}, part]}])
     assert 0 < reply.usage.prompt_tokens - plain - 6 <= MOST
 

@@ -1,51 +1,17 @@
 """Chats about pictures with Mistral 3, whose pictures are read line by line, each with a token behind it: the server answers as
 transformers' pipeline does (tests/reference/make_pixtral_golden.py), however many rows a step has."""
-import base64
 import json
 import shutil
-import struct
-import zlib
 
 import openai
 import pytest
-from conftest import ROOT, Server
+from conftest import ROOT
+from picture_chats import PictureChats, ask, logprobs_of, part_of, png, text
 
 FOLDER = ROOT / "tests/golden/mistral3_served"  # patches of 4 pixels, four of which are a token; sides of 64 pixels at most
-CASES = json.loads((FOLDER / "answers.json").read_text())
-
-
-def png(width, height):
-    def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-    lines = (b"\0" + b"\x40\x80\xc0" * width) * height
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) +
-            chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b""))
-
-
-def part(data):
-    return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(data).decode()}}
-
-
-def picture(name):
-    return part((FOLDER / name).read_bytes())
-
-
-def text(words):
-    return {"type": "text", "text": words}
-
-
-def messages_of(turns):
-    def content_of(parts):
-        return [picture(p) if p.endswith(".png") else text(p) for p in parts]
-    return [{"role": "assistant", "content": turn} if i % 2 else {"role": "user", "content": content_of(turn)}
-            for i, turn in enumerate(turns)]
-
-
-def start(folder, model=FOLDER, options={}, **settings):
-    config = folder / "retro.json"
-    config.write_text(json.dumps({"model": {"path": str(model), "name": "seer", "dtype": "f32"},
-                                  "server": {"port": 0, "max_context": 400, **settings}, **options}))
-    return Server(config, folder)
+CHATS = PictureChats(FOLDER)
+CASES = CHATS.cases
+picture, messages_of, start, compare = CHATS.picture, CHATS.messages_of, CHATS.start, CHATS.compare
 
 
 @pytest.fixture(scope="module")
@@ -53,23 +19,6 @@ def server(tmp_path_factory):
     running = start(tmp_path_factory.mktemp("mistral"))
     yield running
     assert running.stop() == 0, running.log.read_text()
-
-
-def ask(server, messages, **fields):
-    return server.client().chat.completions.create(model="seer", messages=messages, temperature=0, max_tokens=12, **fields)
-
-
-def logprobs_of(reply):
-    return [token.logprob for token in reply.choices[0].logprobs.content]
-
-
-def compare(server, case):
-    reply = ask(server, messages_of(case["turns"]), logprobs=True)
-    assert reply.choices[0].message.content == case["answer"]
-    logprobs = logprobs_of(reply)
-    assert logprobs == pytest.approx(case["logprobs"][:len(logprobs)], abs=1e-4) and len(logprobs) >= len(case["answer"]) > 0
-    assert reply.usage.prompt_tokens == case["prompt_tokens"]
-    return reply
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: " ".join(c["turns"][-1]))
@@ -110,7 +59,7 @@ def test_a_later_turn_takes_over_earlier_pictures(server, tmp_path):
 
 def test_another_picture_is_not_taken_over(server):
     first = ask(server, [{"role": "user", "content": [picture("wide.png"), text("Which?")]}], logprobs=True)
-    other = ask(server, [{"role": "user", "content": [part(png(61, 40)), text("Which?")]}], logprobs=True)
+    other = ask(server, [{"role": "user", "content": [part_of(png(61, 40)), text("Which?")]}], logprobs=True)
     assert other.usage.prompt_tokens == first.usage.prompt_tokens
     assert other.usage.prompt_tokens_details.cached_tokens < 16
     assert logprobs_of(first) != logprobs_of(other)
@@ -164,7 +113,7 @@ def test_passages_beside_pictures(tmp_path):
 
 
 def count(server, *sizes):
-    return ask(server, [{"role": "user", "content": [*(part(png(*size)) for size in sizes), text("?")]}]).usage.prompt_tokens
+    return ask(server, [{"role": "user", "content": [*(part_of(png(*size)) for size in sizes), text("?")]}]).usage.prompt_tokens
 
 
 @pytest.mark.parametrize("size, ids", [((8, 8), 2), ((9, 8), 3), ((64, 64), 72), ((600, 600), 72), ((300, 200), 54), ((128, 2), 9)])

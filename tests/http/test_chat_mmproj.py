@@ -1,46 +1,24 @@
 """Chats about pictures with a model in two GGUF files, its own and its tower's: the answers are those of the folder that both
 were made of (tests/reference/make_gguf_towers.py)."""
-import base64
-import json
 import shutil
 import subprocess
 
 import pytest
-from conftest import BUILD, ROOT, Server
+from conftest import BUILD, ROOT
+from picture_chats import PictureChats, ask, logprobs_of
 
 GOLDEN = ROOT / "tests/golden"
 PAIRS = GOLDEN / "mmproj"
 NAMES = ["gemma3_served", "llava_served", "mistral3_served", "qwen_vl_served", "qwen3_vl_served", "qwen3_5_served"]
 
 
-def messages_of(folder, turns):
-    def part_of(part):
-        if not part.endswith(".png"):
-            return {"type": "text", "text": part}
-        url = "data:image/png;base64," + base64.b64encode((folder / part).read_bytes()).decode()
-        return {"type": "image_url", "image_url": {"url": url}}
-    return [{"role": "assistant", "content": turn} if i % 2 else {"role": "user", "content": list(map(part_of, turn))}
-            for i, turn in enumerate(turns)]
-
-
-def start(folder, model):
-    folder.mkdir()
-    config = folder / "retro.json"
-    config.write_text(json.dumps({"model": {"path": str(model), "name": "seer", "dtype": "f32"},
-                                  "server": {"port": 0, "max_context": 400}}))
-    return Server(config, folder)
-
-
 def answers_of(running, folder):
-    cases = json.loads((folder / "answers.json").read_text())
+    chats = PictureChats(folder)
     try:
-        replies = [running.client().chat.completions.create(
-            model="seer", messages=messages_of(folder, case.get("turns") or [case["parts"]]), temperature=0, max_tokens=12, logprobs=True)
-            for case in cases]
+        replies = [ask(running, chats.messages_of(case.get("turns") or [case["parts"]]), logprobs=True) for case in chats.cases]
     finally:
         assert running.stop() == 0, running.log.read_text()
-    return [(r.choices[0].message.content, r.usage.prompt_tokens, [t.logprob for t in r.choices[0].logprobs.content])
-            for r in replies]
+    return [(r.choices[0].message.content, r.usage.prompt_tokens, logprobs_of(r)) for r in replies]
 
 
 def as_torchvision(folder, out):
@@ -55,8 +33,9 @@ def as_torchvision(folder, out):
 @pytest.mark.parametrize("name", NAMES)
 def test_answers_are_those_of_the_folder(name, tmp_path):
     folder = as_torchvision(GOLDEN / name, tmp_path / "folder")
-    want = answers_of(start(tmp_path / "a", folder), folder)
-    got = answers_of(start(tmp_path / "b", PAIRS / name / "model.gguf"), folder)
+    chats = PictureChats(folder)
+    want = answers_of(chats.start(tmp_path / "a"), folder)
+    got = answers_of(chats.start(tmp_path / "b", PAIRS / name / "model.gguf"), folder)
     for (text, tokens, logprobs), (other, others, numbers) in zip(want, got):
         assert (text, tokens) == (other, others)
         assert logprobs == pytest.approx(numbers, abs=1e-4)
@@ -86,10 +65,11 @@ def test_the_start_says_which_precision_is_read(tmp_path):
     model = beside(tmp_path, PAIRS / "gemma3_served/model.gguf")
     for name in ("mmproj-BF16.gguf", "mmproj-F16.gguf"):
         shutil.copy(PAIRS / "gemma3_served/mmproj-tiny.gguf", model.parent / name)
-    running = start(tmp_path / "a", model)
+    chats = PictureChats(GOLDEN / "gemma3_served")
+    running = chats.start(tmp_path / "a", model)
     try:
         assert "mmproj-BF16.gguf, which loses least of 2 precisions" in running.log.read_text()
-        with_picture = messages_of(GOLDEN / "gemma3_served", [["plain.png", "What?"]])
+        with_picture = chats.messages_of([["plain.png", "What?"]])
         assert running.post({"messages": with_picture, "max_tokens": 2}, "/v1/chat/completions").status == 200
     finally:
         assert running.stop() == 0
@@ -122,10 +102,11 @@ def test_towers_among_other_models(tmp_path):
 @pytest.mark.parametrize("name", ["qwen3_vl_served", "qwen3_5_served"])
 def test_pictures_without_a_tower(name, tmp_path):
     """The model answers texts and refuses pictures."""
-    running = start(tmp_path / "a", beside(tmp_path, PAIRS / name / "model.gguf"))
+    chats = PictureChats(GOLDEN / name)
+    running = chats.start(tmp_path / "a", beside(tmp_path, PAIRS / name / "model.gguf"))
     try:
-        with_picture = messages_of(GOLDEN / name, [["plain.png", "What?"]])
-        text_alone = messages_of(GOLDEN / name, [["What?"]])
+        with_picture = chats.messages_of([["plain.png", "What?"]])
+        text_alone = chats.messages_of([["What?"]])
         assert running.post({"messages": with_picture}, "/v1/chat/completions").status == 400
         assert running.post({"messages": text_alone, "max_tokens": 4}, "/v1/chat/completions").status == 200
     finally:

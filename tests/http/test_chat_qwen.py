@@ -1,6 +1,5 @@
 """Chats about pictures with Qwen2.5-VL, Qwen3-VL and Qwen3.5, whose rows have positions by the grid of a picture: the server
 answers as transformers' pipeline does (tests/reference/make_qwen_vl_golden.py)."""
-import base64
 import json
 import pathlib
 import re
@@ -8,7 +7,8 @@ import shutil
 import sys
 
 import pytest
-from conftest import ROOT, Server
+from conftest import ROOT
+from picture_chats import PictureChats, ask
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from stored_tensors import keep_tensors
@@ -16,29 +16,10 @@ from stored_tensors import keep_tensors
 FOLDERS = [ROOT / "tests/golden/qwen_vl_served", ROOT / "tests/golden/qwen3_vl_served", ROOT / "tests/golden/qwen3_5_served"]
 STATES = FOLDERS[2]  # it goes on behind its states: at the ends of texts, and where a block of rows ends
 BLOCK = 128
-CASES = [json.loads((folder / "answers.json").read_text()) for folder in FOLDERS]
+CHATS = PictureChats(FOLDERS[0])  # all have the same pictures
+CASES = [PictureChats(folder).cases for folder in FOLDERS]
+picture, messages_of, start, compare = CHATS.picture, CHATS.messages_of, CHATS.start, CHATS.compare
 PICTURES = {"wide.png": 24, "plain.png": 16, "tiny.png": 6}  # rows of some
-
-
-def picture(name):
-    url = "data:image/png;base64," + base64.b64encode((FOLDERS[0] / name).read_bytes()).decode()
-    return {"type": "image_url", "image_url": {"url": url}}
-
-
-def messages_of(turns):
-    def content_of(parts):
-        return [picture(p) if p.endswith(".png") else {"type": "text", "text": p} for p in parts]
-    return [{"role": "assistant", "content": turn} if i % 2 else {"role": "user", "content": content_of(turn)}
-            for i, turn in enumerate(turns)]
-
-
-def start(folder, model=FOLDERS[0], options={}, **settings):
-    config = folder / "retro.json"
-    config.write_text(json.dumps({"model": {"path": str(model), "name": "seer", "dtype": "f32"},
-                                  "server": {"port": 0, "max_context": 400, **settings}, **options}))
-    running = Server(config, folder)
-    running.model = model
-    return running
 
 
 @pytest.fixture(scope="module", params=FOLDERS, ids=lambda folder: folder.name)
@@ -46,19 +27,6 @@ def server(request, tmp_path_factory):
     running = start(tmp_path_factory.mktemp("qwen"), request.param)
     yield running
     assert running.stop() == 0, running.log.read_text()
-
-
-def ask(server, messages, **fields):
-    return server.client().chat.completions.create(model="seer", messages=messages, temperature=0, max_tokens=12, **fields)
-
-
-def compare(server, case):
-    reply = ask(server, messages_of(case["turns"]), logprobs=True)
-    assert reply.choices[0].message.content == case["answer"]
-    logprobs = [token.logprob for token in reply.choices[0].logprobs.content]
-    assert logprobs == pytest.approx(case["logprobs"][:len(logprobs)], abs=1e-4) and len(logprobs) >= len(case["answer"]) > 0
-    assert reply.usage.prompt_tokens == case["prompt_tokens"]
-    return reply
 
 
 def cases_of(server):
