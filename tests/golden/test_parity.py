@@ -5,20 +5,22 @@ import pathlib
 import shutil
 import struct
 import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from cpu_variants import find_variants
+
 EVAL = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-eval"
 GOLDEN = ROOT / "tests/golden"
 KINDS = ("retro/*", "t5/*", "hf/*")
 FOLDERS = sorted(p.parent for kind in KINDS for p in GOLDEN.glob(f"{kind}/config.json"))
-FLAGS = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
-NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16", "amx": "amx_bf16"}
 WHOLE = ("gemma4", "gemma4_text", "gemma4_moe_text")  # layers read keys of others, and have inputs of their own
 RETRO = GOLDEN / "retro/case_a"
-VARIANTS = ["generic"] + [v for v, flag in NEEDS.items() if flag in FLAGS]
+VARIANTS = find_variants(EVAL, RETRO)
 
 
 def dtype_of(folder):

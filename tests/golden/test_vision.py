@@ -10,6 +10,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
+from cpu_variants import find_variants
 from stored_tensors import keep_tensors, rename_tensors, turn_tensors
 
 EVAL = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-eval"
@@ -25,9 +26,7 @@ WIDER = {("qwen3_vl_moe", "int8"): 4, ("qwen3_5", "int8"): 2, ("qwen3_5", "bf16"
 GEMMA = [GOLDEN / "gemma3_a", GOLDEN / "gemma3_b"]
 MISTRAL = [GOLDEN / "mistral3", GOLDEN / "ministral3_vl", GOLDEN / "pixtral"]
 GEMMA_4 = [GOLDEN / "gemma4_a", GOLDEN / "gemma4_b"]
-FLAGS = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
-NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16", "amx": "amx_bf16"}
-VARIANTS = ["generic"] + [v for v, flag in NEEDS.items() if flag in FLAGS]
+VARIANTS = find_variants(EVAL, ROOT / "tests/golden/retro/case_a")
 
 
 def parity(*arguments, cpu=None):
