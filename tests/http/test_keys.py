@@ -209,7 +209,8 @@ def test_the_description_says_where_a_key_is_needed(start, keys):
     for path, methods in page["paths"].items():
         for operation in methods.values():
             needed = operation["security"] == [{"bearer": []}, {"header": []}]
-            assert needed == path.startswith(("/v1/", "/mcp", "/api/", "/tokenize", "/detokenize", "/tokenizer_info", "/props")), path
+            assert needed == path.startswith(("/v1/", "/mcp", "/api/", "/tokenize", "/detokenize", "/tokenizer_info", "/props",
+                                                "/embed_sparse")), path
             assert not needed or {"401", "403", "429"} <= set(operation["responses"])
 
 

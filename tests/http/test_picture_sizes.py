@@ -55,7 +55,7 @@ def test_large_pictures_are_made_smaller(tmp_path):
     (FOLDER, FOLDER, {"patch_size": 7}, "\"patch_size\" 7, \"merge_size\" 2 and \"temporal_patch_size\" 2, the model's tower 4, 2 and 2"),
     (FOLDER, FOLDER, {"merge_size": 1}, "\"merge_size\" 1"),
     (FOLDER, FOLDER, {"temporal_patch_size": 1}, "\"temporal_patch_size\" 1"),
-    (FOLDER, LLAVA, {}, "does not make what the model reads: pictures of any size as Qwen2-VL's"),
+    (FOLDER, LLAVA, {}, "does not make what the model reads: pictures of any shape as Qwen2-VL's or Gemma 4's"),
     (LLAVA, FOLDER, {}, "does not make what the model reads: whole pictures"),
 ])
 def test_processors_that_do_not_fit_are_refused(tmp_path, model, processor, keys, words):
