@@ -328,9 +328,10 @@ def test_a_document_is_not_planted(tenants):
     assert names == {f"notes/{name}.md" for name in MASONS}
 
 
-def upload(tenants, who, name, file, times=1, **parts):
-    """A form with a file."""
-    lines = [f'--b0undary\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode() + file] * times
+def upload(tenants, who, name, file, *names, **parts):
+    """A form with a file, or with the same under several names."""
+    lines = [f'--b0undary\r\nContent-Disposition: form-data; name="file"; filename="{each}"\r\n\r\n'.encode() + file
+             for each in (name, *names)]
     lines += [f'--b0undary\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}'.encode() for key, value in parts.items()]
     headers = bearer(tenants.keys.secrets[who]) | {"Content-Type": "multipart/form-data; boundary=b0undary"}
     return tenants.server.request("POST", "/v1/documents", b"\r\n".join(lines) + b"\r\n--b0undary--\r\n", headers)
@@ -473,7 +474,7 @@ def test_a_key_stores_so_many_bytes(start, folder, tmp_path):
     ask("DELETE", "/v1/documents/a")
     assert len(upload(asked, "alice", "rows.jsonl", rows).json()["data"]) == 3
     assert [d["effect"] for d in ask("POST", "/v1/documents", {"documents": [{"id": "c", "text": "short"}, {"id": "d", "text": NOTE}]})["data"]] == ["added", "failed"]
-    first, second = upload(asked, "bob", "note.md", (NOTE * 4).encode(), times=2).json()["data"]
+    first, second = upload(asked, "bob", "note.md", (NOTE * 4).encode(), "more.md").json()["data"]
     assert first["effect"] == "added" and second["effect"] == "failed"
     for words in (f"{8 * len(NOTE)} bytes", "the limit is 2000 (option server.max_upload_text)"):
         assert words in second["error"]["message"]
