@@ -130,6 +130,11 @@ static void round_row(const void *context, int i, int thread) {
     if (rounding->to.cols > rounding->from.cols) to[rounding->from.cols] = 0;
 }
 
+/* Whether the kernels read rows as bf16 beside this weight. */
+static bool rounds_rows(const struct cpu_kernels *kernels, const struct weight *weight) {
+    return kernels->round != NULL && weight->dtype == DTYPE_BF16;
+}
+
 /* Rows are rounded once for all tiles, as many as the buffer holds at a time. */
 static void multiply_rounded(struct backend *backend, const struct linear_args *args) {
     const struct cpu *cpu = cpu_of(backend);
@@ -227,9 +232,8 @@ static void multiply_pairs(struct backend *backend, const struct linear_args *ar
 }
 
 static bool takes_pairs(const struct cpu_kernels *kernels, const struct linear_args *args) {
-    const enum dtype dtype = args->weight->dtype;
     if (kernels->pairs == NULL || args->x.rows <= FEW_ROWS) return false;
-    return dtype_quantised(dtype) || (dtype == DTYPE_BF16 && kernels->round != NULL);
+    return dtype_quantised(args->weight->dtype) || rounds_rows(kernels, args->weight);
 }
 
 void cpu_linear(struct backend *backend, const struct linear_args *args) {
@@ -241,7 +245,7 @@ void cpu_linear(struct backend *backend, const struct linear_args *args) {
         multiply_pairs(backend, args);
     else if (dtype_quantised(args->weight->dtype))
         multiply_blocks(backend, args);
-    else if (cpu_of(backend)->kernels->round != NULL && args->weight->dtype == DTYPE_BF16)
+    else if (rounds_rows(cpu_of(backend)->kernels, args->weight))
         multiply_rounded(backend, args);
     else
         pieces_multiply(backend, (struct product){.args = args});
@@ -251,7 +255,7 @@ size_t cpu_lone_row_bytes(const struct backend *backend, const struct weight *we
     size_t bytes = 0;
     if (dtype_quantised(weight->dtype))
         bytes = quantised_row_bytes(weight);
-    else if (cpu_of(backend)->kernels->round != NULL && weight->dtype == DTYPE_BF16)
+    else if (rounds_rows(cpu_of(backend)->kernels, weight))
         bytes = packed_depth(DTYPE_BF16, weight->n_in) * sizeof(uint16_t);
     return (bytes + QUAD_BYTES - 1) / QUAD_BYTES * QUAD_BYTES;
 }
@@ -274,7 +278,7 @@ static void prepare_row(struct lone_products *products, int i, const struct cpu_
         struct quantising quantising = {
             .product = &products->blocks[i], .to = room, .kernels = kernels};
         quantise_row(&quantising, 0, 0);
-    } else if (kernels->round != NULL && weight->dtype == DTYPE_BF16) {
+    } else if (rounds_rows(kernels, weight)) {
         int depth = (int)packed_depth(DTYPE_BF16, weight->n_in);
         struct rounding rounding = {
             .to = tensor_make(room, DTYPE_BF16, 1, depth), .from = args->x, .kernels = kernels};
