@@ -5,6 +5,7 @@
 
 #include "retro/families/huggingface.h"
 #include "retro/weights/fp8_blocks.h"
+#include "retro/weights/gguf_folder.h"
 
 /* A decoder alone names its sizes. */
 #define SIZE_FIELDS(needed) \
@@ -245,7 +246,7 @@ bool huggingface_ignores_extras(const char *name) {
     static const char rounding[] = ".activation_scale"; /* beside fp8 */
     size_t size = strlen(name), end = sizeof rounding - 1;
     return strstr(name, ".rotary_emb.inv_freq") != NULL || strcmp(name, "score.weight") == 0 ||
-           (size > end && strcmp(name + size - end, rounding) == 0);
+           gguf_is_dense(name) || (size > end && strcmp(name + size - end, rounding) == 0);
 }
 
 const struct tensor_row huggingface_outer_rows[HUGGINGFACE_OUTER_ROWS] = {

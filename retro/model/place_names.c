@@ -89,6 +89,7 @@ static const struct place_name outer_names[] = {
     {IN_MODEL(embedding.norm), PART_WHOLE, "token_embd_norm"},
     {IN_MODEL(stacks[STACK_DECODER].final_norm), PART_WHOLE, "output_norm"},
     {IN_MODEL(stacks[STACK_DECODER].final_norm), PART_WHOLE, "token_embd_norm"}, /* of LFM2 */
+    {IN_MODEL(stacks[STACK_ENCODER].final_norm), PART_WHOLE, "output_norm"},
     {IN_MODEL(output), PART_WHOLE, "output"},
     {IN_MODEL(layer_inputs.words), PART_WHOLE, "per_layer_token_embd"},
     {IN_MODEL(layer_inputs.projection), PART_WHOLE, "per_layer_model_proj"},

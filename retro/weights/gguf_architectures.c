@@ -86,6 +86,19 @@ static const struct key_row gemma3_keys[] = {
     {"rope.freq_base_swa", "rope_local_base_freq", KEY_FLOAT, 10000},
     {"final_logit_softcapping", "final_logit_softcapping", KEY_FLOAT, 0},
 };
+/* EmbeddingGemma. The shapes of the matrices behind the mean tell their sizes again. */
+static const struct key_row gemma_embedding_keys[] = {
+    RMS_SIZES,
+    WHOLE_HEADS,
+    {"attention.sliding_window", "sliding_window", KEY_INT, 0},
+    {"attention.sliding_window_pattern", "sliding_window_pattern", KEY_PATTERN, 6},
+    {"rope.freq_base_swa", "rope_local_base_freq", KEY_FLOAT, 10000},
+    {"attention.causal", NULL, KEY_NEUTRAL, 0},
+    {"dense_2_feat_in", NULL, KEY_IGNORED, 0},
+    {"dense_2_feat_out", NULL, KEY_IGNORED, 0},
+    {"dense_3_feat_in", NULL, KEY_IGNORED, 0},
+    {"dense_3_feat_out", NULL, KEY_IGNORED, 0},
+};
 static const struct key_row phi3_keys[] = {
     RMS_SIZES,
     {"rope.dimension_count", "partial_rotary_factor", KEY_SHARE, 0},
@@ -157,6 +170,36 @@ static const struct key_row bert_keys[] = {
     {"attention.layer_norm_epsilon", "layer_norm_eps", KEY_FLOAT, 0},
     {"attention.causal", NULL, KEY_NEUTRAL, 0},
 };
+static const struct key_row nomic_keys[] = {
+    {"block_count", "num_hidden_layers", KEY_INT, 0},
+    {"context_length", "max_position_embeddings", KEY_INT, 0},
+    {"embedding_length", "hidden_size", KEY_INT, 0},
+    {"feed_forward_length", "intermediate_size", KEY_INT, 0},
+    {"attention.head_count", "num_attention_heads", KEY_INT, 0},
+    {"attention.key_length", "head_dim", KEY_INT, 0},
+    {"attention.value_length", NULL, KEY_HEAD, 0},
+    {"attention.layer_norm_epsilon", "layer_norm_eps", KEY_FLOAT, 0},
+    {"rope.freq_base", "rope_theta", KEY_FLOAT, 10000},
+    {"attention.causal", NULL, KEY_NEUTRAL, 0},
+};
+/* The folder's norms have "norm_eps", which the converter takes for that of an RMS norm. Its
+ * "layer_norm_eps" is not used. */
+static const struct key_row modernbert_keys[] = {
+    {"block_count", "num_hidden_layers", KEY_INT, 0},
+    {"context_length", "max_position_embeddings", KEY_INT, 0},
+    {"embedding_length", "hidden_size", KEY_INT, 0},
+    {"feed_forward_length", "intermediate_size", KEY_INT, 0},
+    {"attention.head_count", "num_attention_heads", KEY_INT, 0},
+    {"attention.layer_norm_rms_epsilon", "norm_eps", KEY_FLOAT, 0},
+    {"attention.layer_norm_epsilon", NULL, KEY_IGNORED, 0},
+    {"attention.sliding_window", "local_attention", KEY_INT, 0},
+    {"attention.sliding_window_pattern", "global_attn_every_n_layers", KEY_INT, 3},
+    {"rope.freq_base", "global_rope_theta", KEY_FLOAT, 10000},
+    {"rope.freq_base_swa", "local_rope_theta", KEY_FLOAT, 0},
+    {"hidden_activation", "hidden_activation", KEY_WORD, 0},
+    {"classifier.pooling_type", NULL, KEY_IGNORED, 0},
+    {"attention.causal", NULL, KEY_NEUTRAL, 0},
+};
 static const struct key_row gpt2_keys[] = {
     {"block_count", "n_layer", KEY_INT, 0},
     {"context_length", "n_positions", KEY_INT, 0},
@@ -175,6 +218,8 @@ static const struct fact_row llama_facts[] = {
 };
 static const struct fact_row plain_facts[] = {TIED};
 static const struct fact_row gemma_facts[] = {TIED, AROUND_ONE};
+static const struct fact_row gemma_embedding_facts[] = {
+    AROUND_ONE, {"use_bidirectional_attention", "", .absent = true}};
 static const struct fact_row seed_oss_facts[] = {
     TIED,
     {"attention_bias", "blk.0.attn_q.bias", false},
@@ -229,6 +274,13 @@ static const struct architecture architectures[] = {
     {ARCHITECTURE("gptneox", "gpt_neox", gptneox_keys, plain_facts)},
     /* RoBERTa's files too: what its positions skip, the converter has cut off. */
     {.name = "bert", .model_type = "bert", .keys = ROWS(bert_keys), .activation = "gelu"},
+    {.name = "nomic-bert",
+     .model_type = "nomic_bert",
+     .keys = ROWS(nomic_keys),
+     .activation = "silu"},
+    {.name = "modern-bert", .model_type = "modernbert", .keys = ROWS(modernbert_keys)},
+    {ARCHITECTURE("gemma-embedding", "gemma3_text", gemma_embedding_keys, gemma_embedding_facts),
+     .divisor = "query_pre_attn_scalar", .dense = true},
 };
 
 /* Those of this file, then the hybrids. */

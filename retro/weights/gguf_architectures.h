@@ -12,6 +12,7 @@ enum key_kind {
     KEY_LAYERS,  /* a number of layers, without those that foretell tokens */
     KEY_FLOAT,   /* a number; where the key is absent, `number`, and nothing where that is 0 */
     KEY_BOOL,    /* a truth value; where the key is absent, `number` */
+    KEY_WORD,    /* a text; nothing where the key is absent */
     KEY_SHARE,   /* a number of dimensions of a head, as a share of it */
     KEY_OR_NULL, /* a number; null where the key is absent, and where it is 0 */
     KEY_PATTERN, /* which layers have the window: a period, which is `number` where the key is
@@ -74,6 +75,7 @@ struct architecture {
     bool wide;   /* layers without a window have wide heads, of which some pairs turn, and the last
                     layers may have a wide MLP (gguf_layers.c) */
     bool latent; /* attention over latents, whose sizes several keys tell (gguf_layers.c) */
+    bool dense;  /* matrices may stand behind the rows' mean (gguf_dense_names) */
     bool tiled;  /* value heads with states lie as struct head_order says */
 };
 

@@ -34,6 +34,18 @@ static enum status write_bool(struct json_writer *w, const struct gguf *gguf,
     return STATUS_OK;
 }
 
+static enum status write_word(struct json_writer *w, const struct gguf *gguf,
+                              const struct architecture *architecture, const struct key_row *row,
+                              struct error *e) {
+    const struct gguf_value *value = architecture_value(gguf, architecture, row->key);
+    struct text_span word;
+    if (value == NULL) return STATUS_OK;
+    if (!gguf_text(value, &word))
+        return gguf_key_fail(gguf, architecture, row->key, "is no text", e);
+    put_key_string_n(w, row->name, word.text, word.size);
+    return STATUS_OK;
+}
+
 /* A little more than the quotient, so that the product with the size of a head, rounded down, is
  * the number again. */
 static enum status write_share(struct json_writer *w, const struct gguf *gguf,
@@ -149,6 +161,7 @@ static enum status write_key(struct json_writer *w, const struct gguf *gguf,
         case KEY_WRITTEN: return STATUS_OK;
         case KEY_FLOAT: return write_float(w, gguf, architecture, row, e);
         case KEY_BOOL: return write_bool(w, gguf, architecture, row, e);
+        case KEY_WORD: return write_word(w, gguf, architecture, row, e);
         case KEY_SHARE: return write_share(w, gguf, architecture, row, e);
         case KEY_OR_NULL: return write_or_null(w, gguf, architecture, row, e);
         case KEY_PATTERN: return gguf_write_pattern(w, gguf, architecture, row, e);

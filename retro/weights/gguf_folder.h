@@ -30,6 +30,12 @@ enum gguf_pooling {
 };
 enum status gguf_find_pooling(const struct gguf *gguf, enum gguf_pooling *out, struct error *e);
 
+/* The matrices behind the rows' mean of EmbeddingGemma's files, first to last. They have the same
+ * names among the tensors of the folder. */
+enum { GGUF_DENSE = 2 };
+extern const char *const gguf_dense_names[GGUF_DENSE];
+bool gguf_is_dense(const char *name);
+
 /* Parts of a tensor that may lie in another order (struct head_order). */
 enum family_heads {
     FAMILY_HEADS_NONE,

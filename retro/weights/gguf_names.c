@@ -1,11 +1,20 @@
 /* retro/weights/gguf_names.c: tensors of GGUF's architectures by the names of their families'
  * checkpoints. See gguf_folder.h. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/base/text.h"
 #include "retro/weights/gguf_folder.h"
 #include "retro/weights/gguf_keys.h"
+
+const char *const gguf_dense_names[GGUF_DENSE] = {"dense_2.weight", "dense_3.weight"};
+
+bool gguf_is_dense(const char *name) {
+    for (int i = 0; i < GGUF_DENSE; i++)
+        if (strcmp(name, gguf_dense_names[i]) == 0) return true;
+    return false;
+}
 
 /* "blk.7.attn_q.weight": the layer 7, -1 outside of layers; its name's middle; ".weight". */
 struct split_name {
@@ -100,6 +109,10 @@ enum status gguf_view_tensor(struct gguf_view *view, const struct gguf *gguf,
     struct split_name name;
     struct family_tensor family_tensor;
     *view = (struct gguf_view){.turned = false};
+    if (architecture->dense && gguf_is_dense(tensor->name)) {
+        snprintf(view->name, sizeof view->name, "%s", tensor->name);
+        return STATUS_OK;
+    }
     if (strcmp(tensor->name, ROPE_FACTORS) == 0) return STATUS_OK;
     if (gguf_has_longrope(gguf, architecture) && (strcmp(tensor->name, ROPE_SHORT_FACTORS) == 0 ||
                                                   strcmp(tensor->name, ROPE_LONG_FACTORS) == 0))

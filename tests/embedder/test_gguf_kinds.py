@@ -10,13 +10,19 @@ from test_kinds import BUILD, GOLDEN, ROOT, TEXTS, check, embed, expected, read_
 FILES = ROOT / "tests/golden/gguf"
 
 
-@pytest.mark.parametrize("kind, tokens", [("bert_cls", 24), ("qwen3_last", 512)])
-def test_vectors_match(kind, tokens):
-    want = expected(kind)
+INSTRUCTION = "Instruct: find the words that answer\nQuery:"
+
+
+# Files have neither prompts nor limits.
+@pytest.mark.parametrize("kind, tokens, prompt", [
+    ("bert_cls", 24, INSTRUCTION), ("qwen3_last", 512, INSTRUCTION), ("nomic_mean", 24, "query: "), ("modernbert_cls", 512, ""),
+    ("gemma_windows", 24, "query: ")])
+def test_vectors_match(kind, tokens, prompt):
+    beside = FILES / f"{kind}.safetensors"
+    want = read_tensors(beside) if beside.exists() else expected(kind)
     file = FILES / f"{kind}.gguf"
     options = ["--set", f"retrieval.embedder_tokens={tokens}"]
     check(embed(file, *options), want["plain"])
-    prompt = "Instruct: find the words that answer\nQuery:"  # files have no prompts
     check(embed(file, *options, "--query", "--set", f"retrieval.query_prompt={prompt}"), want["query"])
 
 
@@ -54,3 +60,28 @@ def test_collection(tmp_path):
     assert built.returncode == 0, built.stderr
     found = subprocess.run([*index, "search", tmp_path / "collection", TEXTS[1]], capture_output=True, text=True)
     assert found.returncode == 0 and "1.txt" in found.stdout, found.stdout + found.stderr
+
+
+def convert(source, out, dtype):
+    done = subprocess.run([BUILD / "retro-convert", source, out, "--to", dtype], capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["bert_cls", "qwen3_last", "nomic_mean", "modernbert_cls"])
+def test_a_converted_file_pools_as_before(kind, tmp_path):
+    """pooling_type of the file stands in the folder's own files."""
+    options = ["--set", "retrieval.embedder_tokens=24"]
+    assert convert(FILES / f"{kind}.gguf", tmp_path / "folder", "f32") == (0, "")
+    assert (embed(tmp_path / "folder", *options) == embed(FILES / f"{kind}.gguf", *options)).all()
+
+
+def test_matrices_behind_the_mean_are_not_lost(tmp_path):
+    code, error = convert(FILES / "gemma_windows.gguf", tmp_path / "folder", "f32")
+    assert code == 1 and "dense_2.weight" in error and not (tmp_path / "folder").exists()
+
+
+def test_a_converted_folder_keeps_its_modules(tmp_path):
+    """Dense modules have weights in folders of their own."""
+    assert convert(ROOT / "tests/golden/embedder/gemma_dense", tmp_path / "folder", "int8") == (0, "")
+    cosine = (embed(tmp_path / "folder") * expected("gemma_dense")["plain"]).sum(1)
+    assert cosine.min() > 0.99

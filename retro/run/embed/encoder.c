@@ -77,7 +77,8 @@ static enum status hash_folder(struct encoder *enc, struct error *e) {
     for (int i = 0; i < folder->n_modules; i++) {
         const struct encoder_module *module = &folder->modules[i];
         enc->hash += (uint64_t)module->activation * 2 + module->normalize;
-        if (!module->normalize && weights_hash(module->folder, &enc->hash, e)) return e->status;
+        bool own_file = !module->normalize && module->weight_name == NULL;
+        if (own_file && weights_hash(module->folder, &enc->hash, e)) return e->status;
     }
     return enc->is_sparse ? sparse_head_hash(folder->model, &enc->hash, e) : STATUS_OK;
 }

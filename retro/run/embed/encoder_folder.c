@@ -418,8 +418,23 @@ static enum status read_prompts(struct encoder_folder *encoder_folder, const cha
     return status;
 }
 
-/* A GGUF file says how rows are pooled; prompts, limits and modules after pooling have no keys
- * there. */
+/* The matrices after pooling that a GGUF file has. They have no activation. */
+static void add_dense(struct encoder_folder *folder, const struct gguf *gguf) {
+    for (int i = 0; i < GGUF_DENSE; i++) {
+        const struct gguf_tensor *matrix = gguf_find(gguf, gguf_dense_names[i]);
+        bool fits = matrix && matrix->n_dims == 2 && matrix->shape[0] <= 1 << 20 &&
+                    matrix->shape[1] <= 1 << 20;
+        if (!fits) continue;
+        struct encoder_module *module = add_module(folder);
+        *module = (struct encoder_module){.n_in = (int)matrix->shape[1],
+                                          .n_out = (int)matrix->shape[0],
+                                          .activation = DENSE_IDENTITY,
+                                          .weight_name = gguf_dense_names[i]};
+        module->folder = xstrdup(folder->model);
+    }
+}
+
+/* A GGUF file says how rows are pooled; prompts and limits have no keys there. */
 static enum status read_gguf(struct encoder_folder *folder, const char *path, const char *file,
                              struct error *e) {
     static const enum pooling_mode modes[] = {[GGUF_POOLING_MEAN] = POOLING_MEAN,
@@ -428,10 +443,14 @@ static enum status read_gguf(struct encoder_folder *folder, const char *path, co
     enum gguf_pooling pooling;
     struct gguf *gguf;
     if (gguf_open(&gguf, file, e)) return e->status;
-    enum status status = gguf_find_pooling(gguf, &pooling, e);
-    gguf_close(gguf);
-    if (status) return status;
     folder->model = xstrdup(path);
+    enum status status = gguf_find_pooling(gguf, &pooling, e);
+    add_dense(folder, gguf);
+    gguf_close(gguf);
+    if (status) {
+        encoder_folder_free(folder);
+        return status;
+    }
     folder->described = pooling != GGUF_POOLING_ABSENT;
     folder->modes[0] = folder->described ? modes[pooling] : POOLING_MEAN;
     folder->n_modes = 1;

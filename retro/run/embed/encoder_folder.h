@@ -65,7 +65,8 @@ struct encoder_folder {
 
 /* Reads modules.json and what it names, sentence_bert_config.json, tokenizer_config.json and
  * config_sentence_transformers.json. A folder without modules.json is a transformer and mean
- * pooling. STATUS_UNSUPPORTED names file and key of what we lack. A GGUF file has pooling alone. */
+ * pooling. STATUS_UNSUPPORTED names file and key of what we lack. A GGUF file has pooling and, of
+ * EmbeddingGemma, the matrices after it. */
 enum status encoder_folder_read(struct encoder_folder *out, const char *folder, struct error *e);
 /* Takes the folder for a transformer alone, and reads how long the tokenizer's texts may be. */
 enum status encoder_folder_read_model(struct encoder_folder *out, const char *folder,

@@ -4,6 +4,15 @@
 #include <stdlib.h>
 
 #include "kernels/tensor.h"
+#include "retro/weights/gguf_blocks.h"
+
+/* A matrix of whole rows of blocks, as GGUF files have it. */
+static void widen_rows(float *out, const struct stored_tensor *stored, int rows, int cols) {
+    size_t bytes = block_row_bytes(stored->form, cols);
+    for (int i = 0; i < rows; i++)
+        blocks_widen(out + (size_t)i * (size_t)cols, stored->form,
+                     (const uint8_t *)stored->data + (size_t)i * bytes, cols);
+}
 
 bool head_stores_floats(const struct stored_tensor *stored) {
     return stored->dtype == STORED_F32 || stored->dtype == STORED_F16 ||
@@ -26,13 +35,17 @@ enum status head_read_floats(const struct weights *weights, const char *name, in
     if (stored == NULL) return error_set(e, STATUS_INVALID, "tensor %s is missing", name);
     bool fits = stored->n_dims == (cols ? 2 : 1) && stored->shape[0] == rows &&
                 (cols == 0 || stored->shape[1] == cols);
-    if (!fits || !head_stores_floats(stored))
+    bool blocks = stored->dtype == STORED_BLOCKS && cols > 0;
+    if (!fits || (!blocks && !head_stores_floats(stored)))
         return error_set(e, STATUS_INVALID,
                          "tensor %s is %s %s, the model makes it F32, F16 or BF16 [%d, %d]", name,
                          stored_dtype_name(stored->dtype),
                          stored_shape_text(stored, shape, sizeof shape), rows, cols);
     size_t n = (size_t)rows * (size_t)max_int(cols, 1);
     *out = xmalloc(n * sizeof **out);
-    head_copy_floats(*out, stored, 0, n);
+    if (blocks)
+        widen_rows(*out, stored, rows, cols);
+    else
+        head_copy_floats(*out, stored, 0, n);
     return STATUS_OK;
 }

@@ -8,7 +8,7 @@
 bool head_stores_floats(const struct stored_tensor *stored);
 /* Numbers [first, first + n) of such a tensor. */
 void head_copy_floats(float *out, const struct stored_tensor *stored, size_t first, size_t n);
-/* The numbers of a float tensor of this shape, which the caller frees; cols 0: a vector.
- * STATUS_INVALID: it is missing, or has another shape or type. */
+/* The numbers of a float tensor of this shape, or of a matrix of GGUF's blocks, which the caller
+ * frees; cols 0: a vector. STATUS_INVALID: it is missing, or has another shape or type. */
 enum status head_read_floats(const struct weights *weights, const char *name, int rows, int cols,
                              float **out, struct error *e);

@@ -293,6 +293,7 @@ static void put_row(struct gguf_keys *keys, const struct model *model,
         case KEY_PER_HEAD:
         case KEY_COUNT:
         case KEY_UNEVEN:
+        case KEY_WORD:
         case KEY_DIFFERS:
         case KEY_TURNS:
         case KEY_MSCALE:
