@@ -296,30 +296,61 @@ static enum status copy_companions(const char *from, const char *to, const char 
     return status;
 }
 
-/* sentence-transformers keeps how vectors are pooled in a folder of its own. */
-static enum status copy_pooling(const char *from, const char *to, struct error *e) {
+/* Whether sentence-transformers keeps a module in a folder of this name: "2_Dense". */
+static bool is_module(const char *name) {
+    size_t digits = strspn(name, "0123456789");
+    return digits > 0 && name[digits] == '_';
+}
+
+/* A module's keys, and its weights as they are. */
+static enum status copy_module(const char *from, const char *to, const char *name,
+                               struct error *e) {
+    static const char weights[] = "model.safetensors";
     struct buffer source = {0}, target = {0};
     struct stat st;
-    buffer_printf(&source, "%s/1_Pooling", from);
-    buffer_printf(&target, "%s/1_Pooling", to);
+    buffer_printf(&source, "%s/%s", from, name);
+    buffer_printf(&target, "%s/%s", to, name);
     enum status status = STATUS_OK;
-    if (stat(source.data, &st) == 0 && S_ISDIR(st.st_mode))
+    if (stat(source.data, &st) == 0 && S_ISDIR(st.st_mode)) {
         status = mkdir(target.data, 0777) != 0 ? error_errno(e, "%s", target.data)
                                                : copy_companions(source.data, target.data, NULL, e);
+        if (status == STATUS_OK && is_regular(source.data, weights))
+            status = copy_file(source.data, target.data, weights, NULL, e);
+    }
     buffer_free(&source);
     buffer_free(&target);
+    return status;
+}
+
+/* sentence-transformers keeps what follows the transformer in folders of its own. */
+static enum status copy_modules(const char *from, const char *to, struct error *e) {
+    DIR *dir = opendir(from);
+    if (dir == NULL) return error_errno(e, "%s", from);
+    enum status status = STATUS_OK;
+    struct dirent *entry;
+    while (status == STATUS_OK && (entry = readdir(dir)) != NULL)
+        if (is_module(entry->d_name)) status = copy_module(from, to, entry->d_name, e);
+    closedir(dir);
     return status;
 }
 
 enum status output_copy(const struct output *out, const char *from, const char *note,
                         struct error *e) {
     enum status status = copy_companions(from, out->partial, note, e);
-    if (status == STATUS_OK) status = copy_pooling(from, out->partial, e);
+    if (status == STATUS_OK) status = copy_modules(from, out->partial, e);
     if (status || is_regular(out->partial, "README.md")) return status;
     struct buffer text = {0};
     buffer_append_string(&text, note + strspn(note, "\n"));
     status = output_write(out, "README.md", &text, e);
     buffer_free(&text);
+    return status;
+}
+
+enum status output_make_folder(const struct output *out, const char *name, struct error *e) {
+    struct buffer path = {0};
+    buffer_printf(&path, "%s/%s", out->partial, name);
+    enum status status = mkdir(path.data, 0777) != 0 ? error_errno(e, "%s", path.data) : STATUS_OK;
+    buffer_free(&path);
     return status;
 }
 

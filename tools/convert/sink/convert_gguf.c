@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "retro/text/open/tokenizer_gguf.h"
+#include "retro/weights/gguf_folder.h"
 #include "retro/weights/gguf_tower.h"
 #include "tools/convert/sink/sink.h"
 
@@ -42,6 +43,41 @@ static enum status copy_processor(const struct output *out, const struct gguf *g
     return status;
 }
 
+/* How the rows of an embedder's text become a vector, where the file says it: sentence-transformers
+ * keeps it in files of its own. Vectors of GGUF files have unit length. */
+static enum status copy_pooling(const struct output *out, const struct gguf *gguf,
+                                struct error *e) {
+    static const char modules[] =
+        "[{\"idx\": 0, \"name\": \"0\", \"path\": \"\", \"type\": "
+        "\"sentence_transformers.models.Transformer\"},\n"
+        " {\"idx\": 1, \"name\": \"1\", \"path\": \"1_Pooling\", \"type\": "
+        "\"sentence_transformers.models.Pooling\"},\n"
+        " {\"idx\": 2, \"name\": \"2\", \"path\": \"2_Normalize\", \"type\": "
+        "\"sentence_transformers.models.Normalize\"}]\n";
+    static const char *const modes[] = {[GGUF_POOLING_MEAN] = "mean",
+                                        [GGUF_POOLING_CLS] = "cls",
+                                        [GGUF_POOLING_LAST] = "lasttoken"};
+    enum gguf_pooling pooling;
+    struct buffer text = {0};
+    if (gguf_find_pooling(gguf, &pooling, e)) return e->status;
+    if (pooling == GGUF_POOLING_ABSENT) return STATUS_OK;
+    for (int i = 0; i < GGUF_DENSE; i++)
+        if (gguf_find(gguf, gguf_dense_names[i]))
+            return error_set(e, STATUS_UNSUPPORTED,
+                             "%s: %s stands behind the mean of the rows, and is not converted: "
+                             "name the file itself in retrieval.embedder",
+                             gguf_name(gguf), gguf_dense_names[i]);
+
+    buffer_append_string(&text, modules);
+    enum status status = output_write(out, "modules.json", &text, e);
+    buffer_free(&text);
+    buffer_printf(&text, "{\"pooling_mode\": \"%s\"}\n", modes[pooling]);
+    if (status == STATUS_OK) status = output_make_folder(out, "1_Pooling", e);
+    if (status == STATUS_OK) status = output_write(out, "1_Pooling/config.json", &text, e);
+    buffer_free(&text);
+    return status;
+}
+
 enum status output_copy_gguf(const struct output *out, const char *from, const char *note,
                              struct error *e) {
     struct buffer file = {0}, config = {0}, card = {0};
@@ -53,6 +89,7 @@ enum status output_copy_gguf(const struct output *out, const char *from, const c
     if (status == STATUS_OK) status = copy_sampling(out, gguf, e);
     if (status == STATUS_OK) status = copy_tokenizer(out, gguf, e);
     if (status == STATUS_OK) status = copy_processor(out, gguf, e);
+    if (status == STATUS_OK) status = copy_pooling(out, gguf, e);
     buffer_append_string(&card, note + 1); /* without the blank line before it */
     if (status == STATUS_OK) status = output_write(out, "README.md", &card, e);
     gguf_close(gguf);

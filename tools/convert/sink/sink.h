@@ -51,6 +51,8 @@ enum status output_open(struct output *out, const struct convert_options *option
 /* Copies config.json, the tokenizer and the card, which gets a section that says what was done. */
 enum status output_copy(const struct output *out, const char *from, const char *note,
                         struct error *e);
+/* A new folder of that name, for files of output_write. */
+enum status output_make_folder(const struct output *out, const char *name, struct error *e);
 /* A new file of that name. */
 enum status output_write(const struct output *out, const char *name, const struct buffer *text,
                          struct error *e);
