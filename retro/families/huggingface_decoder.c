@@ -246,7 +246,7 @@ bool huggingface_ignores_extras(const char *name) {
     static const char rounding[] = ".activation_scale"; /* beside fp8 */
     size_t size = strlen(name), end = sizeof rounding - 1;
     return strstr(name, ".rotary_emb.inv_freq") != NULL || strcmp(name, "score.weight") == 0 ||
-           gguf_is_dense(name) || (size > end && strcmp(name + size - end, rounding) == 0);
+           gguf_is_head(name) || (size > end && strcmp(name + size - end, rounding) == 0);
 }
 
 const struct tensor_row huggingface_outer_rows[HUGGINGFACE_OUTER_ROWS] = {

@@ -11,7 +11,8 @@ const struct key_row architecture_common_keys[] = {
     {"vocab_size", NULL, KEY_IGNORED, 0}, /* the word table tells */
     {"tensor_data_layout", NULL, KEY_IGNORED, 0},
     {"rope.scaling.finetuned", NULL, KEY_IGNORED, 0},
-    {"pooling_type", NULL, KEY_IGNORED, 0},         /* of embedders: gguf_find_pooling */
+    {"pooling_type", NULL, KEY_IGNORED, 0}, /* of embedders: gguf_find_pooling */
+    {"classifier.output_labels", NULL, KEY_IGNORED, 0},
     {"nextn_predict_layers", NULL, KEY_IGNORED, 0}, /* architecture_layers */
     {"attention.causal", NULL, KEY_NEUTRAL, 1},
     {"use_parallel_residual", NULL, KEY_NEUTRAL, 0},
@@ -243,7 +244,7 @@ static const struct architecture architectures[] = {
     {ARCHITECTURE("qwen2", "qwen2", llama_keys, plain_facts)},
     {ARCHITECTURE("qwen2vl", "qwen2_vl", qwen_vl_keys, plain_facts),
      .named_as = "qwen2"}, /* without the tower */
-    {ARCHITECTURE("qwen3", "qwen3", llama_keys, llama_facts)},
+    {ARCHITECTURE("qwen3", "qwen3", llama_keys, llama_facts), .headed = true},
     {ARCHITECTURE("qwen3vl", "qwen3_vl_text", qwen3_vl_keys, llama_facts), .whole = "qwen3_vl",
      .named_as = "qwen3"},
     {ARCHITECTURE("qwen3vlmoe", "qwen3_vl_moe_text", qwen3_vl_moe_keys, qwen3_moe_facts),
@@ -273,14 +274,18 @@ static const struct architecture architectures[] = {
     {ARCHITECTURE("gpt2", "gpt2", gpt2_keys, plain_facts)},
     {ARCHITECTURE("gptneox", "gpt_neox", gptneox_keys, plain_facts)},
     /* RoBERTa's files too: what its positions skip, the converter has cut off. */
-    {.name = "bert", .model_type = "bert", .keys = ROWS(bert_keys), .activation = "gelu"},
+    {.name = "bert",
+     .model_type = "bert",
+     .keys = ROWS(bert_keys),
+     .activation = "gelu",
+     .headed = true},
     {.name = "nomic-bert",
      .model_type = "nomic_bert",
      .keys = ROWS(nomic_keys),
      .activation = "silu"},
     {.name = "modern-bert", .model_type = "modernbert", .keys = ROWS(modernbert_keys)},
     {ARCHITECTURE("gemma-embedding", "gemma3_text", gemma_embedding_keys, gemma_embedding_facts),
-     .divisor = "query_pre_attn_scalar", .dense = true},
+     .divisor = "query_pre_attn_scalar", .headed = true},
 };
 
 /* Those of this file, then the hybrids. */

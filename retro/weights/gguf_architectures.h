@@ -75,7 +75,7 @@ struct architecture {
     bool wide;   /* layers without a window have wide heads, of which some pairs turn, and the last
                     layers may have a wide MLP (gguf_layers.c) */
     bool latent; /* attention over latents, whose sizes several keys tell (gguf_layers.c) */
-    bool dense;  /* matrices may stand behind the rows' mean (gguf_dense_names) */
+    bool headed; /* tensors may stand behind the rows (gguf_is_head) */
     bool tiled;  /* value heads with states lie as struct head_order says */
 };
 

@@ -435,9 +435,10 @@ enum status gguf_find_pooling(const struct gguf *gguf, enum gguf_pooling *out, s
     if (architecture_find(gguf, &architecture, e)) return e->status;
     const struct gguf_value *value = architecture_value(gguf, architecture, "pooling_type");
     int64_t type = GGUF_POOLING_ABSENT;
-    if (value && (!gguf_int(value, &type) || type < GGUF_POOLING_MEAN || type > GGUF_POOLING_LAST))
-        return gguf_key_fail(gguf, architecture, "pooling_type",
-                             "is not supported: neither 1 (mean), 2 (cls) nor 3 (last)", e);
+    if (value && (!gguf_int(value, &type) || type < GGUF_POOLING_MEAN || type > GGUF_POOLING_RANK))
+        return gguf_key_fail(
+            gguf, architecture, "pooling_type",
+            "is not supported: neither 1 (mean), 2 (cls), 3 (last) nor 4 (a reranker)", e);
     *out = (enum gguf_pooling)type;
     return STATUS_OK;
 }

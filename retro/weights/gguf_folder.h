@@ -21,20 +21,21 @@ enum status gguf_write_sampling(const struct gguf *gguf, struct buffer *json, st
 /* Appends the text of config.json of a folder or a GGUF file. */
 enum status config_read_text(const char *path, struct buffer *json, struct error *e);
 
-/* How the rows of an embedder's text become one. */
+/* How the rows of an embedder's text become one; of a reranker's, a number. */
 enum gguf_pooling {
     GGUF_POOLING_ABSENT = -1,
     GGUF_POOLING_MEAN = 1,
     GGUF_POOLING_CLS,
-    GGUF_POOLING_LAST
+    GGUF_POOLING_LAST,
+    GGUF_POOLING_RANK
 };
 enum status gguf_find_pooling(const struct gguf *gguf, enum gguf_pooling *out, struct error *e);
 
-/* The matrices behind the rows' mean of EmbeddingGemma's files, first to last. They have the same
- * names among the tensors of the folder. */
+/* Tensors behind the rows, which have the same names among those of the folder: the matrices behind
+ * the mean of EmbeddingGemma's rows, first to last, and the head of a reranker ("cls."). */
 enum { GGUF_DENSE = 2 };
 extern const char *const gguf_dense_names[GGUF_DENSE];
-bool gguf_is_dense(const char *name);
+bool gguf_is_head(const char *name);
 
 /* Parts of a tensor that may lie in another order (struct head_order). */
 enum family_heads {

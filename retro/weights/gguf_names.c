@@ -10,10 +10,10 @@
 
 const char *const gguf_dense_names[GGUF_DENSE] = {"dense_2.weight", "dense_3.weight"};
 
-bool gguf_is_dense(const char *name) {
+bool gguf_is_head(const char *name) {
     for (int i = 0; i < GGUF_DENSE; i++)
         if (strcmp(name, gguf_dense_names[i]) == 0) return true;
-    return false;
+    return strncmp(name, "cls.", 4) == 0;
 }
 
 /* "blk.7.attn_q.weight": the layer 7, -1 outside of layers; its name's middle; ".weight". */
@@ -109,7 +109,7 @@ enum status gguf_view_tensor(struct gguf_view *view, const struct gguf *gguf,
     struct split_name name;
     struct family_tensor family_tensor;
     *view = (struct gguf_view){.turned = false};
-    if (architecture->dense && gguf_is_dense(tensor->name)) {
+    if (architecture->headed && gguf_is_head(tensor->name)) {
         snprintf(view->name, sizeof view->name, "%s", tensor->name);
         return STATUS_OK;
     }

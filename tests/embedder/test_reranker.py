@@ -11,6 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EVAL = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-eval"
 GOLDEN = ROOT / "tests/golden/reranker"
+FILES = ROOT / "tests/golden/gguf"
 KINDS = sorted(path.parent.name for path in GOLDEN.glob("*/expected.json"))
 PAIRS = json.loads((GOLDEN / "pairs.json").read_text(encoding="utf-8"))
 
@@ -34,6 +35,25 @@ def test_logits_match(kind, tmp_path):
     assert [s["tokens"] for s in got] == want["tokens"]
     assert np.abs(np.array([s["logit"] for s in got]) - want["logits"]).max() < 2e-5
     assert np.ptp(want["logits"]) > 0.5  # the pairs differ
+
+
+# Files have no limit of tokens; the folder of Qwen3 has 400.
+@pytest.mark.parametrize("kind, options", [("roberta", []), ("qwen3", ["--set", "retrieval.reranker_tokens=400"])])
+def test_logits_of_a_gguf_file_match(kind, options, tmp_path):
+    want = json.loads((GOLDEN / kind / "expected.json").read_text())
+    got = scores(FILES / f"reranker_{kind}.gguf", tmp_path, *options)
+    assert [s["tokens"] for s in got] == want["tokens"]
+    assert np.abs(np.array([s["logit"] for s in got]) - want["logits"]).max() < 2e-5
+
+
+@pytest.mark.parametrize("kind", ["roberta", "qwen3"])
+def test_a_gguf_reranker_is_neither_embedder_nor_converted(kind, tmp_path):
+    file = FILES / f"reranker_{kind}.gguf"
+    embedded = subprocess.run([EVAL, "embed", file, "text"], capture_output=True, text=True)
+    assert embedded.returncode == 1 and "set retrieval.reranker to it" in embedded.stderr
+    converted = subprocess.run([EVAL.parent / "retro-convert", file, tmp_path / "folder", "--to", "f32"], capture_output=True, text=True)
+    assert converted.returncode == 1 and "name the file itself in retrieval.reranker" in converted.stderr
+    assert not (tmp_path / "folder").exists()
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "qwen3_scored"])

@@ -1,7 +1,7 @@
 """make_gguf_embedders.py PEERS OUT [KIND ...]: KIND.gguf of tests/golden/gguf: the embedder of tests/golden/embedder/KIND
 with its tokenizer, as llama.cpp's own converter makes it. Its vectors are expected.safetensors there, or beside it
 KIND.safetensors: of XLM-RoBERTa with a map of characters, and of EmbeddingGemma with six layers of windows for one
-without, as GGUF has it. Nomic's BERT and ModernBERT get the keys of their authors first, because the
+without, as GGUF has it. Without KIND rerankers are made too. Nomic's BERT and ModernBERT get the keys of their authors first, because the
 converter knows no others. PEERS is as make_gguf_families.py has it; the python that runs this has sentence-transformers
 and sentencepiece."""
 
@@ -114,6 +114,19 @@ def publish_modernbert(folder, scratch):
     return copy_with(folder, scratch, config, load_file(folder / "model.safetensors"))
 
 
+RERANKERS = {"roberta": "gpt-2", "qwen3": "qwen2"}
+
+
+def convert_reranker(kind, out):
+    """reranker_KIND.gguf of tests/golden/reranker/KIND, whose logits are there. The card says which model asks."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(shutil.copytree(HERE.parent / "golden/reranker" / kind, pathlib.Path(scratch) / kind))
+        (folder / "README.md").write_text("# Qwen3-Reranker\n" if kind == "qwen3" else "")
+        base = get_model_class(json.loads((folder / "config.json").read_text())["architectures"][0])
+        own = {"model_arch": base.model_arch, "get_vocab_base_pre": lambda self, tokenizer: RERANKERS[kind]}
+        type("Tiny", (base,), own)(folder, gguf.LlamaFileType.ALL_F32, out / f"reranker_{kind}.gguf").write()
+
+
 MADE = {"xlm_mapped": make_mapped, "gemma_windows": make_windows}
 PUBLISHED = {"nomic_mean": publish_nomic, "modernbert_cls": publish_modernbert}
 
@@ -140,6 +153,8 @@ def main():
     out = pathlib.Path(sys.argv[2])
     for kind in sys.argv[3:] or EMBEDDERS:
         convert_embedder(kind, out)
+    for kind in () if sys.argv[3:] else RERANKERS:
+        convert_reranker(kind, out)
 
 
 if __name__ == "__main__":

@@ -445,6 +445,10 @@ static enum status read_gguf(struct encoder_folder *folder, const char *path, co
     if (gguf_open(&gguf, file, e)) return e->status;
     folder->model = xstrdup(path);
     enum status status = gguf_find_pooling(gguf, &pooling, e);
+    if (status == STATUS_OK && pooling == GGUF_POOLING_RANK)
+        status =
+            error_set(e, STATUS_UNSUPPORTED,
+                      "%s: a reranker's file is no embedder; set retrieval.reranker to it", path);
     add_dense(folder, gguf);
     gguf_close(gguf);
     if (status) {

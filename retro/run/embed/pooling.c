@@ -76,7 +76,7 @@ static enum status read_contrast(const struct weights *weights, const char *name
     int last = max_int(module->row[0], module->row[1]);
     if (stored == NULL) return error_set(e, STATUS_INVALID, "tensor %s is missing", name);
     if (stored->n_dims != 2 || stored->shape[0] <= last || stored->shape[1] != module->n_in ||
-        !head_stores_floats(stored))
+        !head_stores_rows(stored))
         return error_set(e, STATUS_INVALID,
                          "tensor %s is no F32, F16 or BF16 matrix with row %d of %d numbers", name,
                          last, module->n_in);
@@ -84,8 +84,8 @@ static enum status read_contrast(const struct weights *weights, const char *name
     size_t n = (size_t)module->n_in;
     float *less = xmalloc(n * sizeof *less);
     *out = xmalloc(n * sizeof **out);
-    head_copy_floats(*out, stored, (size_t)module->row[0] * n, n);
-    head_copy_floats(less, stored, (size_t)module->row[1] * n, n);
+    head_copy_row(*out, stored, module->row[0], module->n_in);
+    head_copy_row(less, stored, module->row[1], module->n_in);
     for (size_t i = 0; i < n; i++) (*out)[i] -= less[i];
     free(less);
     return STATUS_OK;

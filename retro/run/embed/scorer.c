@@ -10,7 +10,7 @@
 #include "config/base/utf8.h"
 #include "retro/run/embed/sequence_head.h"
 #include "retro/run/embed/text_stack.h"
-#include "retro/weights/weights.h"
+#include "retro/weights/gguf_folder.h"
 
 struct scorer {
     struct text_stack pairs;
@@ -115,6 +115,17 @@ static enum status scorer_open_question(struct scorer *scorer, struct error *e) 
                             TOKENIZER_PARSE_SPECIAL, &scorer->suffix, e);
 }
 
+/* GGUF files call RoBERTa's kinds BERT; these have one type of tokens, and BERT two. */
+static bool is_doubled(const struct text_stack *stack) {
+    const char *family = stack->model->info.family;
+    struct buffer file = {0};
+    bool gguf = gguf_find_file(stack->folder.model, &file);
+    buffer_free(&file);
+    if (gguf) return strcmp(family, "bert") == 0 && stack->model->spec.type_vocab == 1;
+    return strcmp(family, "roberta") == 0 || strcmp(family, "xlm-roberta") == 0 ||
+           strcmp(family, "mpnet") == 0;
+}
+
 static enum status scorer_open_tokenizer(struct scorer *scorer, struct error *e) {
     if (scorer->asks) return scorer_open_question(scorer, e);
     if (text_stack_open_tokenizer(&scorer->pairs, e)) return e->status;
@@ -125,9 +136,7 @@ static enum status scorer_open_tokenizer(struct scorer *scorer, struct error *e)
     for (int i = 0; i < around.n && status == STATUS_OK; i++)
         tokens_append(i < n_prefix ? &scorer->prefix : &scorer->suffix, around.ids[i], 0);
     tokens_free(&around);
-    const char *family = scorer->pairs.model->info.family;
-    scorer->doubled = strcmp(family, "roberta") == 0 || strcmp(family, "xlm-roberta") == 0 ||
-                      strcmp(family, "mpnet") == 0;
+    scorer->doubled = is_doubled(&scorer->pairs);
     return status;
 }
 

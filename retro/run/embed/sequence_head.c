@@ -54,6 +54,11 @@ static const struct sequence_head {
      .classifier = "classifier.out_proj.weight",
      .classifier_bias = "classifier.out_proj.bias",
      .activation = DENSE_TANH},
+    {.dense = "cls.weight", /* of GGUF files of RoBERTa's kinds */
+     .dense_bias = "cls.bias",
+     .classifier = "cls.output.weight",
+     .classifier_bias = "cls.output.bias",
+     .activation = DENSE_TANH},
     {.dense = "pre_classifier.weight",
      .dense_bias = "pre_classifier.bias",
      .classifier = "classifier.weight",
@@ -166,7 +171,11 @@ enum status sequence_head_read_answer(struct encoder_folder *folder, int hidden,
     struct weights *weights;
     if (weights_open(&weights, folder->model, e)) return e->status;
     bool scored = weights_find(weights, "score.weight") != NULL;
-    const char *name = scored ? "score.weight" : find_output(weights);
+    /* A GGUF file has the two rows alone, yes first. */
+    bool answers = weights_find(weights, "cls.output.weight") != NULL;
+    const char *name = scored    ? "score.weight"
+                       : answers ? "cls.output.weight"
+                                 : find_output(weights);
     weights_close(weights);
     if (name == NULL)
         return error_set(e, STATUS_UNSUPPORTED, "%s: no matrix that says yes or no", folder->model);
@@ -177,8 +186,8 @@ enum status sequence_head_read_answer(struct encoder_folder *folder, int hidden,
     folder->raw = true;
     struct encoder_module *module = add_layer(folder, name, NULL, hidden, 1);
     module->contrast = !scored;
-    module->row[0] = yes;
-    module->row[1] = no;
+    module->row[0] = answers ? 0 : yes;
+    module->row[1] = answers ? 1 : no;
     return STATUS_OK;
 }
 

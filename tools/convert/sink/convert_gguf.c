@@ -60,6 +60,11 @@ static enum status copy_pooling(const struct output *out, const struct gguf *ggu
     enum gguf_pooling pooling;
     struct buffer text = {0};
     if (gguf_find_pooling(gguf, &pooling, e)) return e->status;
+    if (pooling == GGUF_POOLING_RANK || gguf_find(gguf, "cls.output.weight"))
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s: a reranker's file is not converted: name the file itself in "
+                         "retrieval.reranker",
+                         gguf_name(gguf));
     if (pooling == GGUF_POOLING_ABSENT) return STATUS_OK;
     for (int i = 0; i < GGUF_DENSE; i++)
         if (gguf_find(gguf, gguf_dense_names[i]))
