@@ -456,10 +456,10 @@ static void test_qwen2vl_config(void **state) {
     }
 }
 
-/* How an embedder's rows become one: absent, known, and of a reranker. */
+/* How an embedder's rows become one: absent, known, a reranker's, and unknown. */
 static void test_pooling(void **state) {
     (void)state;
-    static const uint32_t types[] = {0, 3, 4};
+    static const uint32_t types[] = {0, 3, 4, 5};
     for (size_t i = 0; i < ARRAY_COUNT(types); i++) {
         struct gguf_draft d = {0};
         enum gguf_pooling pooling;
@@ -468,11 +468,11 @@ static void test_pooling(void **state) {
         if (types[i]) draft_u32(&d, "bert.pooling_type", types[i]);
         struct gguf *g = open_draft(&d);
         enum status status = gguf_find_pooling(g, &pooling, &e);
-        assert_int_equal(status, types[i] == 4 ? STATUS_UNSUPPORTED : STATUS_OK);
+        assert_int_equal(status, types[i] == 5 ? STATUS_UNSUPPORTED : STATUS_OK);
         if (status)
             expect_words(&e, "\"bert.pooling_type\" is not supported");
         else
-            assert_int_equal(pooling, types[i] ? GGUF_POOLING_LAST : GGUF_POOLING_ABSENT);
+            assert_int_equal(pooling, types[i] ? (int)types[i] : GGUF_POOLING_ABSENT);
         gguf_close(g);
         draft_free(&d);
     }
