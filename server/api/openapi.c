@@ -9,8 +9,8 @@
 #include "server/api/routes.h"
 
 /* Every operation may end so, and says why in the same shape. */
-static const int error_statuses[] = {400, 403, 404, 405, 408, 413, 414, 415,
-                                     417, 429, 431, 500, 501, 503, 505, 529};
+static const int error_statuses[] = {400, 403, 404, 405, 408, 409, 413, 414, 415, 416,
+                                     417, 422, 429, 431, 500, 501, 503, 505, 529};
 
 /* All that the schema of a route depends on beside its tables. */
 struct schema_scope {

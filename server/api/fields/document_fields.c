@@ -166,7 +166,7 @@ static bool check_part(const struct multipart *multipart, int i, int n_files,
                                "%s is of one file, and there are %d", part->name, n_files);
     }
     if (!known)
-        return failure_set(failure, 400, "unknown_field", part->name,
+        return failure_set(failure, 400, "unknown_parameter", part->name,
                            "unknown part \"%.100s\"; file, id, path, title, metadata and wait are "
                            "known",
                            part->name);
@@ -212,7 +212,7 @@ static bool fill_form(struct document_requests *requests, const struct multipart
     int n_files = 0;
     for (int i = 0; i < multipart->n; i++) n_files += strcmp(multipart->parts[i].name, "file") == 0;
     if (n_files == 0)
-        return failure_set(failure, 400, "missing_field", "file", "the body has no part \"file\"");
+        return failure_set(failure, 400, "missing_parameter", "file", "the body has no part \"file\"");
     for (int i = 0; i < multipart->n; i++)
         if (!check_part(multipart, i, n_files, failure)) return false;
 
@@ -329,7 +329,7 @@ bool document_delete_parse(struct document_list_request *request,
                            const struct request_limits *limits, struct failure *failure) {
     if (!parse_choice(&document_delete_table, request, arguments, n, limits, failure)) return false;
     if (request->filter || (request->path && request->path[0])) return true;
-    return failure_set(failure, 400, "missing_field", "path",
+    return failure_set(failure, 400, "missing_parameter", "path",
                        "path or filter must say which documents are deleted");
 }
 

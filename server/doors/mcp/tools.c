@@ -275,7 +275,7 @@ struct answer *mcp_tool_add(struct mcp_call *call, const struct json *arguments,
                           : json_member(arguments, "wait")    ? "wait"
                                                               : NULL;
     if (unknown) {
-        failure_set(failure, 400, "unknown_field", unknown,
+        failure_set(failure, 400, "unknown_parameter", unknown,
                     "unknown parameter %s: add takes one document, by text, id, path, title and "
                     "metadata",
                     unknown);

@@ -115,7 +115,7 @@ static bool refuse(struct failure *failure, const char *field, const char *why) 
 
 static bool check_purpose(const char *purpose, struct failure *failure) {
     if (purpose == NULL)
-        return failure_set(failure, 400, "missing_field", "purpose",
+        return failure_set(failure, 400, "missing_parameter", "purpose",
                            "purpose is missing: assistants or user_data");
     if (strcmp(purpose, "assistants") == 0 || strcmp(purpose, "user_data") == 0) return true;
     return failure_set(failure, 400, "not_supported", "purpose",
@@ -187,7 +187,7 @@ static bool read_multipart(struct file_change *change, struct api *api,
         if (strcmp(multipart->parts[i].name, "file") == 0)
             ok = take_file(change, &multipart->parts[i], failure);
     if (ok && change->name == NULL)
-        ok = failure_set(failure, 400, "missing_field", "file", "the body has no part \"file\"");
+        ok = failure_set(failure, 400, "missing_parameter", "file", "the body has no part \"file\"");
     if (ok) change->purpose = xstrdup(form.purpose);
     json_table_free(&file_form_table, &form);
     return ok;
