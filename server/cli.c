@@ -79,8 +79,28 @@ static void print_help(void) {
     config_print_help(stdout);
 }
 
-static enum status scan(int argc, char **argv, struct cli_arguments *arguments, struct error *e) {
+/* Options of the configuration are no words of their own, and the model has none. */
+static enum status unknown_option(const char *word, struct error *e) {
     char near[NEAREST_OPTION_SIZE];
+    struct buffer keys = {0};
+    if (strcmp(word, "-m") == 0 || strcmp(word, "--model") == 0)
+        return error_set(e, STATUS_INVALID,
+                         "unknown option %s; the model is the first word: retro-server MODEL "
+                         "DOCUMENTS",
+                         word);
+    if (strncmp(word, "--", 2) == 0)
+        options_complete(&config_options,
+                         (struct text_span){word + 2, strcspn(word + 2, "=")}, &keys);
+    if (keys.size)
+        error_set(e, STATUS_INVALID, "unknown option %s; --set KEY=VALUE sets %s", word, keys.data);
+    else
+        error_set(e, STATUS_INVALID, "unknown option %s%s; see --help", word,
+                  nearest_option(long_options, word, near));
+    buffer_free(&keys);
+    return e->status;
+}
+
+static enum status scan(int argc, char **argv, struct cli_arguments *arguments, struct error *e) {
     int option;
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
@@ -99,10 +119,7 @@ static enum status scan(int argc, char **argv, struct cli_arguments *arguments, 
             case ':':
                 return error_set(e, STATUS_INVALID, "%s needs a value; see --help",
                                  argv[optind - 1]);
-            case '?':
-                return error_set(e, STATUS_INVALID, "unknown option %s%s; see --help",
-                                 argv[optind - 1],
-                                 nearest_option(long_options, argv[optind - 1], near));
+            case '?': return unknown_option(argv[optind - 1], e);
             default: arguments->instead = (enum cli_option)option;
         }
     }

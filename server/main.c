@@ -57,22 +57,35 @@ struct server {
 
 /* The model. */
 
-/* Clients need the port first: a busy one is to be known before the model is loaded. The tokenizer
- * is read meanwhile.
- */
-static enum status prepare_start(void *context, struct error *e) {
-    struct server *server = context;
+/* Once: what was taken stays. */
+static enum status take_address(struct server *server, struct error *e) {
     const struct config *config = &server->config;
+    if (server->socket >= 0) return STATUS_OK;
     if (http_reserve(config->server.max_connections, e) || service_socket(&server->socket, e))
         return e->status;
     server->handed_over = server->socket >= 0;
     if (!server->handed_over &&
         http_bind(config->server.host, config->server.port, &server->socket, e))
         return e->status;
-    if (http_place_of(server->socket, &server->place, e) ||
-        cli_check_keys(config, &server->place, e))
-        return e->status;
-    return tokenizer_opening_start(&server->served.decoders[0].opening, config->model.path, e);
+    if (http_place_of(server->socket, &server->place, e)) return e->status;
+    return cli_check_keys(config, &server->place, e);
+}
+
+/* Clients need the port first: a busy one is to be known before the model is loaded. The tokenizer
+ * is read meanwhile.
+ */
+static enum status prepare_start(void *context, struct error *e) {
+    struct server *server = context;
+    if (take_address(server, e)) return e->status;
+    return tokenizer_opening_start(&server->served.decoders[0].opening, server->config.model.path,
+                                   e);
+}
+
+/* Documents are read for minutes, so a busy port is to be known before them, too. */
+static enum status begin_documents(struct server *server, const struct quick_start *start,
+                                   struct error *e) {
+    if (start->n > 0 && take_address(server, e)) return e->status;
+    return quick_start_begin(start, &server->config, e);
 }
 
 static enum status plan_sessions(void *context, const struct model_info *info,
@@ -104,7 +117,8 @@ static enum status open_model(struct server *server, struct error *e) {
     struct decoder_part *first = &server->served.decoders[0];
     if (config->model.path[0] == '\0')
         return error_set(e, STATUS_INVALID,
-                         "model.path is not set; use --config FILE or --set model.path=FOLDER");
+                         "there is no model: retro-server MODEL DOCUMENTS, or model.path in --config "
+                         "FILE; see --help");
     if (opened_model_open(&first->opened, config, config->model.path, &use, e)) return e->status;
     first->path = config->model.path;
     first->name =
@@ -418,7 +432,7 @@ int main(int argc, char **argv) {
     enum status status = sandbox_start(argv, &e);
     if (status == STATUS_OK) status = cli_parse(argc, argv, &server.config, &start, &action, &e);
     if (status == STATUS_OK && action == CLI_SERVE)
-        status = quick_start_begin(&start, &server.config, &e);
+        status = begin_documents(&server, &start, &e);
     if (status == STATUS_OK && action != CLI_EXIT) {
         signal(SIGPIPE, SIG_IGN);
         signal(SIGXFSZ, SIG_IGN); /* a file over a limit is a failed write */

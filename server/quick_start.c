@@ -91,7 +91,7 @@ static enum status name_collection(struct quick_start *start, struct error *e) {
         char *real = realpath(start->documents[i], NULL);
         if (real == NULL) {
             buffer_free(&made_from);
-            return error_errno(e, "%.300s", start->documents[i]);
+            return error_errno(e, "%.300s: a document, a file or a folder", start->documents[i]);
         }
         buffer_printf(&made_from, "%s\n", real);
         free(real);

@@ -77,9 +77,28 @@ const struct option_row *options_find(const struct option_set *set, const char *
     return row;
 }
 
+static bool ends_key(const char *last, struct text_span name) {
+    if (strlen(last) != name.size) return false;
+    for (size_t i = 0; i < name.size; i++)
+        if (last[i] != (name.text[i] == '-' ? '_' : name.text[i])) return false;
+    return true;
+}
+
+void options_complete(const struct option_set *set, struct text_span name, struct buffer *keys) {
+    for (int i = 0; i < set->count; i++) {
+        const struct option_section *section = set->parts[i].section;
+        for (int j = 0; j < section->count; j++)
+            if (ends_key(section->rows[j].field.name, name))
+                buffer_printf(keys, "%s%s.%s", keys->size ? " or " : "", section->name,
+                              section->rows[j].field.name);
+    }
+}
+
 /* The key nearest to a misspelt one, or "". The caller frees *near. */
 static void find_nearest(const struct option_set *set, const char *key, struct buffer *near) {
     struct nearest_name nearest = {0};
+    options_complete(set, (struct text_span){key, strlen(key)}, near);
+    if (near->size) return;
     struct buffer known = {0};
     for (int i = 0; i < set->count; i++) {
         const struct option_section *section = set->parts[i].section;

@@ -109,6 +109,9 @@ enum status options_assign(const struct option_set *set, void *out, const char *
 /* The option of a dotted key, NULL when there is none; *offset is of its field in the whole. */
 const struct option_row *options_find(const struct option_set *set, const char *key,
                                       size_t *offset);
+/* Appends the keys whose last part is `name`, joined by " or ": "server.port" for "port". A dash of
+ * the name is an underscore of the key. */
+void options_complete(const struct option_set *set, struct text_span name, struct buffer *keys);
 /* "an integer", "a path", "a list of strings", ... */
 const char *option_type_words(const struct option_row *row);
 

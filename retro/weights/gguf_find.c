@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "config/base/text.h"
 #include "config/json/json_value.h"
@@ -261,6 +262,11 @@ enum status config_read_text(const char *path, struct buffer *json, struct error
         struct buffer text = {0};
         buffer_printf(&file, "%s/config.json", path);
         status = file_read(file.data, JSON_FILE_LIMIT, &text, e);
+        if (status && access(path, F_OK) == 0 && access(file.data, F_OK) != 0)
+            status = error_set(e, STATUS_NOT_FOUND,
+                               "%.300s is no model: it is neither a folder with config.json nor a "
+                               ".gguf file",
+                               path);
         if (status == STATUS_OK) json_widen_numbers((struct text_span){text.data, text.size}, json);
         buffer_free(&text);
     }

@@ -358,7 +358,7 @@ def test_command_line(config):
         (["extra"], "extra: the model, a folder or a GGUF file"),
         (["--config", "/nowhere.json"], "/nowhere.json"),
         (["--set", "server.prot=1"], "server.port"),
-        ([], "model.path is not set"),
+        ([], "there is no model: retro-server MODEL DOCUMENTS"),
         (["--set", "server.port=0", "--set", "model.path=/nowhere"], "/nowhere"),
         (["--config", str(config), "--set", f"server.max_context={CONTEXT + 1}"], f"the model's limit is {CONTEXT}"),
         (["--config", str(config), "--set", "retrieval.max_k=1"], f"the model reads {NEIGHBORS} neighbours, retrieval.max_k is 1"),

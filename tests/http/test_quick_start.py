@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import time
 import urllib.request
@@ -67,7 +68,7 @@ class Started:
 
 
 def refused(home, *words):
-    done = subprocess.run([SERVER, *words], cwd=home, env=environment(home), capture_output=True, text=True, timeout=120)
+    done = subprocess.run([SERVER, "--set", "server.port=0", *words], cwd=home, env=environment(home), capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     return done.stderr
 
@@ -155,3 +156,28 @@ def test_the_page_cannot_be_opened(home, variables, words):
 
 def test_a_misspelt_option(home):
     assert "did you mean --open?" in refused(home, MODEL, "--opne")
+
+
+@pytest.mark.parametrize("word, words", [
+    ("--port", "--set KEY=VALUE sets server.port"),
+    ("--max-context=4096", "--set KEY=VALUE sets server.max_context"),
+    ("--threads", "--set KEY=VALUE sets model.threads or retrieval.threads"),
+    ("--model", "the model is the first word"),
+    ("-m", "the model is the first word"),
+    ("--ctx-size", "see --help")])
+def test_options_of_other_programs(home, word, words):
+    assert words in refused(home, MODEL, word)
+
+
+def test_no_model(home):
+    """The words say what is wrong with a path that is there."""
+    assert "retro-server MODEL DOCUMENTS" in refused(home)
+    assert "notes is no model: it is neither a folder with config.json nor a .gguf file" in refused(home, "notes")
+    assert "ferry.md is no model: it is neither" in refused(home, "notes/ferry.md")
+    assert "nothere: a document, a file or a folder: No such file" in refused(home, MODEL, "nothere")
+
+
+def test_a_busy_port_is_known_before_documents_are_read(home):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        said = refused(home, MODEL, "notes", "--set", f"server.port={taken.getsockname()[1]}")
+    assert "Address already in use" in said and "building the index" not in said and not (home / "data").exists()

@@ -376,7 +376,10 @@ int main(int argc, char **argv) {
         line_print(stderr, "retro-index: unknown command \"%s\"%s", name, meant);
         return process_end(EXIT_FAILED);
     }
-    line_print(stderr, "retro-index: unknown command \"%s\"", name);
+    if (name[0] == '\0')
+        line_print(stderr, "retro-index: a command is missing");
+    else
+        line_print(stderr, "retro-index: unknown command \"%s\"", name);
     print_usage(stderr);
     return process_end(EXIT_FAILED);
 }
