@@ -157,14 +157,17 @@ python3 $show --server "$url" "$prompt"
 echo
 [ "$model" != "$shipped" ] || say "the model is a small proof: it quotes the manual it reads, often the wrong line; see models/retro-docs/README.md"
 say "the server keeps running; its log is $demo/server.log"
-mine=${demo#"$PWD"/}/mine
+embedder=
+[ "$deps" = "$HOME/.cache/retro-server" ] || embedder=" --set retrieval.embedder=$deps/minilm"
 next_port=$(free_port)
 cat <<END
 
 Your own documents, a folder of text, Markdown, HTML, PDF, office documents or mail in place of FOLDER:
 
-  ${build#"$PWD"/}/retro-index build --config ${served#"$PWD"/} --out $mine FOLDER
-  ${build#"$PWD"/}/retro-server --config ${served#"$PWD"/} --set retrieval.collection=$mine --set server.port=$next_port &
+  ${build#"$PWD"/}/retro-server ${model#"$PWD"/} FOLDER --set server.port=$next_port$embedder
+
+It says where it keeps their collection, and follows them. When it listens:
+
   $show --server http://127.0.0.1:$next_port "A question about them?"
 
 The demo's server as programs ask it, streamed:

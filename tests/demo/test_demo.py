@@ -95,14 +95,24 @@ def test_answer_with_sources_then_again(demo):
 def test_the_lines_for_own_documents_can_be_typed(demo, tmp_path):
     done, _ = demo()
     assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.split("in place of FOLDER:\n\n")[1].split("\n\n")[0].splitlines()
-    assert len(lines) == 3
+    serve, _, ask = done.stdout.split("in place of FOLDER:\n\n")[1].split("\n\n")[:3]
+    assert len((serve + ask).splitlines()) == 1 and "retro-server" in serve and "show_answer.py" in ask
     folder = tmp_path / "letters"
     folder.mkdir()
     (folder / "cat.txt").write_text("The cat of the house sleeps on the warm sofa in the kitchen until the evening.\n" * 4)
-    script = "\n".join(lines).replace("FOLDER", str(folder)).replace("A question about them?", "Where does the cat of the house sleep?")
-    script = f"cd {ROOT}\n{script}\nstatus=$?\nkill $!\nwait $!\nexit $status\n"
-    typed = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120)
+    serve, ask = serve.replace("FOLDER", str(folder)), ask.replace("A question about them?", "Where does the cat of the house sleep?")
+    url = re.search(r"http://[\d.:]+", ask)[0]
+    script = f"""cd {ROOT}
+{serve} &
+for _ in $(seq 1000); do curl -sf -o /dev/null {url}/readyz && break; sleep 0.1; done
+{ask}
+status=$?
+kill $!
+wait $!
+exit $status
+"""
+    where = dict(os.environ, XDG_DATA_HOME=str(tmp_path / "data"))
+    typed = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120, env=where)
     assert typed.returncode == 0, typed.stderr
     assert "letters/cat.txt, bytes 0-" in typed.stdout.split("Sources")[1]
 
@@ -119,7 +129,7 @@ def test_a_downloaded_model_answers_a_question(demo, tmp_path):
     answer, sources = done.stdout.split("Sources")
     assert "With retrieval" in answer and "How is a chunk closed?" in answer
     assert re.search(r"\n    \[1\] 0\.\d+  .*(architecture|model-format|testing)\.md.*bytes \d+-\d+", sources)
-    assert "show_answer.py --chat --server" in sources and "/v1/chat/completions" in sources and "model.json" in sources
+    assert "show_answer.py --chat --server" in sources and "/v1/chat/completions" in sources and f"retro-server {model} FOLDER" in sources
     pid = server_pid(demo)
     again, _ = demo("How is a chunk closed?", MODEL=str(model))
     assert again.returncode == 0 and server_pid(demo) == pid and again.stdout.split("Sources")[0].split("closed?")[1] == answer.split("closed?")[1]
