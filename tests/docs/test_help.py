@@ -55,6 +55,15 @@ def test_programs_without_commands(tool):
     assert all(word in shown(tool) for word in (f"{tool} ", "  --"))
 
 
+@pytest.mark.parametrize("tool", ["retro-convert", "retro-index"])
+def test_exit_codes_are_those_of_the_page(tool):
+    said = set(re.findall(r"\b(\d+) [a-z]", shown(tool).split("exit code: ")[1]))
+    page = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
+    codes = re.search(r"^\| program \|( 0 .*)\|$", page, re.MULTILINE)[1].split("|")
+    cells = re.search(rf"^\| `{tool}` \|(.*)\|$", page, re.MULTILINE)[1].split("|")
+    assert said == {code.strip() for code, cell in zip(codes, cells, strict=True) if cell.strip()}
+
+
 def test_a_text_may_look_like_an_option():
     """Arguments of retro-eval embed behind the folder are text."""
     done = run("retro-eval", "embed", "no/such/folder", "--help")

@@ -135,6 +135,16 @@ def test_metrics():
         assert any(name == one or (name.endswith("*") and one.startswith(name[:-1])) for one in written), f"no source writes {name}"
 
 
+def test_parts_of_the_memory_line():
+    """docs/serving.md says what each part holds and which option lowers it."""
+    parts = set(re.findall(r'\.name = "([^"]+)",\s*\.bytes|struct budget_part \w+ = \{\s*\.name = "([^"]+)"', sources("server/host")))
+    names = {one or other for one, other in parts}
+    assert len(names) > 10
+    table = re.search(r"^\| part \| holds \|.*?\n\n", (DOCS / "serving.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[0]
+    rows = {name for cell in re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE) for name in cell.split(", ")}
+    assert names <= rows, f"docs/serving.md lacks {sorted(names - rows)}"
+
+
 def test_families():
     """Each type of a model that opens is in docs/model-format.md, and on the page for its use."""
     table = (ROOT / "retro/model/model_families.c").read_text(encoding="utf-8")
