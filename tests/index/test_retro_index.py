@@ -524,8 +524,8 @@ def test_other_tokenizer_is_refused(docs, tmp_path):
 
 
 def test_usage():
-    for arguments, message in [((), "unknown command"), (("nonsense",), "unknown command"),
-                               (("build",), "--out DIR"), (("search", "x"), "search DIR"),
+    for arguments, message in [((), "a command is missing"), (("nonsense",), "unknown command"),
+                               (("build",), "--out DIR"), (("search", "x"), "search DIR"), (("search", "x", ""), "is empty"),
                                (("search", "x", "y", "-k", "0"), "1 .. 1000"),
                                (("build", "--chunk-length", "4x", "--out", "a", "b"), "--chunk-length 4x"),
                                (("build", "--set", "retrieval.embeder=x", "--out", "a", "b"), "retrieval.embedder"),

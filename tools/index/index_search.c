@@ -202,6 +202,8 @@ int run_search(struct index_arguments *arguments, struct error *e) {
     struct embedder embedder = {0}, pictures = {0};
     struct tokenizer *tokenizer = NULL;
     enum status status = index_expect(arguments, 2, "search DIR \"text\"", e);
+    if (status == STATUS_OK && arguments->rest[1][0] == '\0')
+        status = error_set(e, STATUS_INVALID, "the text that is searched for is empty");
     if (status == STATUS_OK) status = index_open_first(arguments, &collection, &snapshot, e);
     if (status == STATUS_OK)
         status = makers_open(&arguments->config, snapshot->info, &embedder, &tokenizer, e);
