@@ -72,6 +72,9 @@ static void put_record(const struct scan_record *record, struct buffer *out) {
         free(real);
     }
     put_array_end(&w);
+    put_key_array(&w, "systems");
+    for (int i = 0; i < record->n_paths; i++) put_int(&w, record->systems[i]);
+    put_array_end(&w);
     put_key_int(&w, "time", record->time);
     put_key_int(&w, "files", record->n_files);
     put_key_int(&w, "not_read", record->n_other);
@@ -177,6 +180,31 @@ static bool forget_record(void *context, const char *record) {
 
 void scan_forget(const char *collection) { walk_records(collection, forget_record, NULL); }
 
+/* Out: NULL where it cannot be read. The caller closes it. */
+static struct json *read_record(const char *place) {
+    struct buffer text = {0};
+    struct json *json = NULL;
+    struct error e;
+    if (file_read(place, RECORD_BYTES, &text, &e) == STATUS_OK)
+        json_parse(&json, (struct text_span){text.data, text.size}, place, &e);
+    buffer_free(&text);
+    return json;
+}
+
+void scan_read_systems(const char *collection, char *const *paths, int n_paths, int64_t *systems) {
+    memset(systems, 0, (size_t)n_paths * sizeof *systems);
+    if (collection_name_is_remote(collection)) return;
+    char *folder = scans_folder(collection);
+    char *place = place_of(folder, paths, n_paths, record_end);
+    struct json *json = read_record(place);
+    const struct json *list = json_member(json, "systems");
+    for (int i = 0; json_is_list(list) && i < n_paths; i++)
+        systems[i] = json_int(json_item(list, (size_t)i));
+    json_close(json);
+    free(place);
+    free(folder);
+}
+
 struct scan_listing {
     struct scan_found *found;
     int n;
@@ -184,12 +212,7 @@ struct scan_listing {
 
 static bool take_record(void *context, const char *record) {
     struct scan_listing *listing = context;
-    struct buffer text = {0};
-    struct json *json = NULL;
-    struct error e;
-    if (file_read(record, RECORD_BYTES, &text, &e) == STATUS_OK)
-        json_parse(&json, (struct text_span){text.data, text.size}, record, &e);
-    buffer_free(&text);
+    struct json *json = read_record(record);
     if (json == NULL) return true;
     listing->found[listing->n] = (struct scan_found){json, is_followed(record)};
     listing->n++;

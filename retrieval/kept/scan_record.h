@@ -17,7 +17,9 @@ struct scan_skip {
 };
 
 struct scan_record {
-    char *const *paths; /* [n_paths] as they were given */
+    char *const *paths;     /* [n_paths] as they were given */
+    const int64_t *systems; /* [n_paths] numbers of the file systems that they were found on; 0:
+                               nothing was */
     int n_paths;
     int64_t time;    /* of its end, in seconds since 1970 */
     int64_t n_files; /* that were found and are of a known kind */
@@ -29,6 +31,8 @@ struct scan_record {
 
 /* Puts the record in the place of the one of the same paths. */
 enum status scan_write(const char *collection, const struct scan_record *record, struct error *e);
+/* The file systems of the record of these paths; zeros where there is none. */
+void scan_read_systems(const char *collection, char *const *paths, int n_paths, int64_t *systems);
 /* Says until *lock is closed, or the process ends, that the paths are followed. *lock is -1 for a
  * collection that has no folder. */
 enum status scan_follow(const char *collection, char *const *paths, int n_paths, int *lock,

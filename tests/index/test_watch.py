@@ -2,11 +2,13 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
 import time
 
+import pytest
 from test_changes import INDEX, docs, out, run  # noqa: F401: fixtures
 from test_copies import texts
 
@@ -134,3 +136,54 @@ def test_once(docs, out):
     assert sorted(json.loads(line)["effect"] for line in said.stdout.splitlines()) == ["added", "deleted"], said
     assert "watching" not in said.stderr
     assert run("watch", "--once", out, docs).stdout == ""
+
+
+def test_a_folder_that_is_moved_away_and_back(docs, out):
+    """Its files are those of before, down to inode and times, and their documents have gone meanwhile."""
+    sub = docs / "sub"
+    sub.mkdir()
+    (sub / "ibis.txt").write_text("The ibis wades in the reeds.\n")
+    with watch(out, docs) as w:
+        whole = texts(out)
+        sub.rename(docs.parent / "away")
+        w.until(is_text(out, {path: text for path, text in whole.items() if "ibis" not in path}))
+        (docs.parent / "away").rename(sub)
+        w.until(is_text(out, whole))
+
+
+def test_the_given_folder_goes_and_another_one_comes(docs, out):
+    with watch(out, docs) as w:
+        before = texts(out)
+        shutil.rmtree(docs)
+        w.until(lambda: any("its documents stay until it comes back" in line for line in w.errors))
+        assert texts(out) == before
+        docs.mkdir()
+        (docs / "kudu.txt").write_text("The kudu has spiral horns.\n")
+        w.until(is_text(out, {"docs/kudu.txt": "The kudu has spiral horns.\n"}))
+
+
+def can_mount():
+    return subprocess.run(["unshare", "-Urm", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not can_mount(), reason="this user may not mount anything")
+def test_a_file_system_that_is_not_mounted(docs, out):
+    """Its folder is there, and empty. Documents stay; those of a folder that was emptied do not."""
+    mounted = docs.parent / "usb"
+    mounted.mkdir()
+    script = """set -e
+        mount -t tmpfs none "$3"
+        echo "The ibis wades in the reeds." > "$3/ibis.txt"
+        echo "The kudu has spiral horns." > "$3/kudu.txt"
+        "$1" watch --once "$2" "$3"
+        umount "$3"
+        "$1" watch --once "$2" "$3"
+        mount -t tmpfs none "$3"
+        echo "The kudu has spiral horns." > "$3/kudu.txt"
+        "$1" watch --once "$2" "$3"
+        rm "$3/kudu.txt"
+        "$1" watch --once "$2" "$3" """
+    done = subprocess.run(["unshare", "-Urm", "sh", "-c", script, "sh", INDEX, out, mounted], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["added usb/ibis.txt", "added usb/kudu.txt", "deleted usb/ibis.txt", "deleted usb/kudu.txt"]
+    assert done.stderr.count("is empty, and on another file system than its documents were read from") == 1

@@ -74,9 +74,10 @@ void walk_count_skipped(struct walk *walk, const struct found_file *file, const 
 /* One that an earlier walk has counted, and that is no better now. */
 void walk_carry_skipped(struct walk *walk, const struct skipped_file *skipped);
 void walk_free_skipped(struct walk *walk);
-/* Leaves with the collection of that name what was found in the n paths and what was skipped
- * (retrieval/kept/scan_record.h). An obstacle is told, and is no failure. */
-void walk_record(const struct walk *walk, const char *collection, char **paths, int n);
+struct given_roots;
+/* Leaves with the collection of that name what was found in the paths that were given, and what was
+ * skipped (retrieval/kept/scan_record.h). An obstacle is told, and is no failure. */
+void walk_record(const struct walk *walk, const char *collection, const struct given_roots *given);
 /* Lists what lies under the n paths, in order of name, each file and folder once. A path that is
  * given is followed where it is a link; a link below it is followed where it stays below, or with
  * `follow`. Other links, a link back to a folder it lies in, and what is no file at all, are
@@ -84,7 +85,8 @@ void walk_record(const struct walk *walk, const char *collection, char **paths, 
  * counted. base: the folder that documents are known below; NULL: there is none. The names that
  * files are shown by are chosen afterwards. STATUS_INVALID where a path does not lie below the
  * base, STATUS_CANCELLED when interrupted. */
-enum status walk_paths(struct walk *walk, char **paths, int n, const char *base, struct error *e);
+enum status walk_paths(struct walk *walk, char *const *paths, int n, const char *base,
+                       struct error *e);
 /* Prints on stderr, at the end, what was not read and why. */
 void walk_report(const struct walk *walk);
 void walk_free(struct walk *walk);

@@ -15,6 +15,7 @@
 #include "tools/index/index_builder.h"
 #include "tools/index/index_color.h"
 #include "tools/index/index_names.h"
+#include "tools/index/index_roots.h"
 
 enum { BATCH_BYTES = 1 << 20 };
 
@@ -328,6 +329,17 @@ static void sweep_after(const struct builder *builder) {
     collection_close(collection);
 }
 
+static void record_scan(const struct builder *builder) {
+    const struct build_options *options = builder->options;
+    struct given_roots given;
+    scan_forget(options->out);
+    roots_open(&given, options->out, options->paths, options->n_paths);
+    roots_look(&given);
+    roots_note_found(&given, &builder->walk);
+    walk_record(&builder->walk, options->out, &given);
+    roots_free(&given);
+}
+
 static enum status build(struct builder *builder, const struct config *config, struct error *e) {
     enum status status = walk_paths(&builder->walk, builder->options->paths,
                                     builder->options->n_paths, builder->options->base, e);
@@ -349,10 +361,7 @@ static enum status build(struct builder *builder, const struct config *config, s
     status = add_files(builder, e);
     if (status == STATUS_OK) status = commit(builder, e);
     if (status == STATUS_OK) sweep_after(builder);
-    if (status == STATUS_OK) scan_forget(builder->options->out);
-    if (status == STATUS_OK)
-        walk_record(&builder->walk, builder->options->out, builder->options->paths,
-                    builder->options->n_paths);
+    if (status == STATUS_OK) record_scan(builder);
     return status;
 }
 

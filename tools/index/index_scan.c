@@ -6,7 +6,7 @@
 
 #include "config/base/line.h"
 #include "retrieval/kept/scan_record.h"
-#include "tools/index/index.h"
+#include "tools/index/index_roots.h"
 
 /* By words of a reason. Reasons that are not here say themselves what helps, or nothing does. */
 static const struct {
@@ -37,13 +37,16 @@ static struct scan_skip describe(const struct skipped_file *skipped) {
     return (struct scan_skip){{skipped->why, size}, reason, find_remedy(reason)};
 }
 
-void walk_record(const struct walk *walk, const char *collection, char **paths, int n) {
+void walk_record(const struct walk *walk, const char *collection, const struct given_roots *given) {
     int n_listed = walk->n_skipped < SCAN_LISTED ? walk->n_skipped : SCAN_LISTED;
     struct scan_skip *skips = xcalloc((size_t)n_listed + 1, sizeof *skips);
+    int64_t *systems = xcalloc((size_t)given->n + 1, sizeof *systems);
     struct error e;
+    for (int i = 0; i < given->n; i++) systems[i] = given->roots[i].system;
     for (int i = 0; i < n_listed; i++) skips[i] = describe(&walk->skipped[i]);
-    struct scan_record record = {.paths = paths,
-                                 .n_paths = n,
+    struct scan_record record = {.paths = given->paths,
+                                 .systems = systems,
+                                 .n_paths = given->n,
                                  .time = (int64_t)time(NULL),
                                  .n_files = walk->n,
                                  .n_other = walk->n_unknown_files + walk->n_dotted,
@@ -52,5 +55,6 @@ void walk_record(const struct walk *walk, const char *collection, char **paths, 
                                  .n_listed = n_listed};
     if (scan_write(collection, &record, &e))
         line_print(stderr, "what was skipped is not kept for the server: %s", e.text);
+    free(systems);
     free(skips);
 }

@@ -273,7 +273,8 @@ static enum status check_base(const struct walk *walk, const char *path, struct 
     return status;
 }
 
-enum status walk_paths(struct walk *walk, char **paths, int n, const char *base, struct error *e) {
+enum status walk_paths(struct walk *walk, char *const *paths, int n, const char *base,
+                       struct error *e) {
     struct key_set seen = {0};
     enum status status = STATUS_OK;
     if (base && (walk->base = resolve_root(base)) == NULL) return error_errno(e, "--base %s", base);

@@ -15,6 +15,7 @@
 #include "config/base/hash.h"
 #include "retrieval/kept/scan_record.h"
 #include "tools/index/index_adder.h"
+#include "tools/index/index_roots.h"
 
 /* After the last event it is quiet for so long before files are read, and at most so long after the
  * first. A round that failed, as beside another program's compaction, is tried again. */
@@ -23,8 +24,9 @@ enum { QUIET_MILLISECONDS = 300, PATIENCE_MILLISECONDS = 3000, AGAIN_MILLISECOND
 struct folder_watch {
     struct adder adder;
     int inotify;
-    int lock;                  /* says that the folders are followed; -1: none */
-    struct key_set signatures; /* of a source: its file as it was read last */
+    int lock; /* says that the folders are followed; -1: none */
+    struct given_roots given;
+    struct key_set signatures; /* of a source that is there: its file as it was read last */
     bool warned;               /* that there are too many folders */
 };
 
@@ -83,13 +85,13 @@ static bool take_events(struct folder_watch *watch, int milliseconds) {
     return read(watch->inotify, events, sizeof events) > 0;
 }
 
-/* Returns when files have changed and it is quiet, or after `limit` seconds; 0: whenever that may
- * be. */
+/* Returns when files have changed and it is quiet, when a path that was given leads to something
+ * else, which nobody is told of, or after `limit` seconds; 0: whenever that may be. */
 static void wait_for_events(struct folder_watch *watch, double limit) {
     enum { LOOK_MILLISECONDS = 250 };
     double begin = time_now();
     while (!index_interrupted && !take_events(watch, LOOK_MILLISECONDS))
-        if (limit > 0 && time_now() - begin > limit) return;
+        if (roots_differ(&watch->given) || (limit > 0 && time_now() - begin > limit)) return;
     double first = time_now();
     while (!index_interrupted && take_events(watch, QUIET_MILLISECONDS))
         if (time_now() - first > PATIENCE_MILLISECONDS / 1000.0) return;
@@ -113,8 +115,14 @@ struct watch_round {
     struct folder_watch *watcher;
     struct walk before; /* the round before this one */
     struct gone_search gone;
-    struct key_set tried; /* sources that were read, or skipped, in this round */
+    struct key_set tried;      /* sources that were read, or skipped, in this round */
+    struct key_set signatures; /* of the sources of this round */
 };
+
+static void keep_signature(struct key_set *signatures, struct name_key path, int64_t signature) {
+    bool added;
+    *key_set_put(signatures, path.a, path.b, &added) = signature;
+}
 
 static enum status read_file(struct watch_round *watch_round, int number, struct error *e) {
     struct folder_watch *watch = watch_round->watcher;
@@ -124,30 +132,36 @@ static enum status read_file(struct watch_round *watch_round, int number, struct
             *known = key_set_number(&watch->signatures, path.a, path.b);
     bool read = false;
     gone_set_file(&watch_round->gone, file->source, GONE_FILE_THERE);
-    if (known && *known == signature) return STATUS_OK;
+    if (known && *known == signature) {
+        keep_signature(&watch_round->signatures, path, signature);
+        return STATUS_OK;
+    }
     key_set_add(&watch_round->tried, path.a, path.b);
     enum status status = adder_put_file(&watch->adder, number, &read, e);
     if (status) return status;
     if (read) gone_set_file(&watch_round->gone, file->source, GONE_FILE_READ);
-    key_set_add(&watch->signatures, path.a, path.b);
-    *key_set_number(&watch->signatures, path.a, path.b) = signature;
+    keep_signature(&watch->signatures, path, signature);
+    keep_signature(&watch_round->signatures, path, signature);
     return STATUS_OK;
+}
+
+/* Files that are gone are forgotten: one that comes back as it was, as behind a folder that is
+ * moved away and back, is read again. */
+static void forget_gone(struct watch_round *watch_round) {
+    struct key_set *signatures = &watch_round->watcher->signatures;
+    key_set_free(signatures);
+    *signatures = watch_round->signatures;
+    watch_round->signatures = (struct key_set){0};
 }
 
 /* Rounds. */
 
 static void begin_round(struct watch_round *watch_round) {
     struct folder_watch *watch = watch_round->watcher;
-    struct walk *walk = &watch->adder.walk;
-    const struct index_arguments *arguments = watch->adder.arguments;
-    char **paths = arguments->rest + 1;
-    int n = arguments->n_rest - 1;
-    for (int i = 0; i < n; i++) {
-        /* First, so that no change between here and the walk is missed. */
-        watch_root(watch, paths[i]);
-        if (access(paths[i], F_OK) != 0 && !walk->quiet)
-            line_print(stderr, "%s is not there; its documents stay until it comes back", paths[i]);
-    }
+    /* First, so that no change between here and the walk is missed. */
+    roots_look(&watch->given);
+    for (int i = 0; i < watch->given.n; i++) watch_root(watch, watch->given.paths[i]);
+    roots_tell_missing(&watch->given);
     watch->adder.seen = &watch_round->gone.ids;
 }
 
@@ -167,17 +181,20 @@ static void carry_skipped(struct watch_round *watch_round, bool whole) {
 static void end_round(struct watch_round *watch_round) {
     gone_free(&watch_round->gone);
     key_set_free(&watch_round->tried);
+    key_set_free(&watch_round->signatures);
     walk_free(&watch_round->before);
 }
 
 static enum status carry_out_round(struct watch_round *watch_round, struct error *e) {
     struct adder *adder = &watch_round->watcher->adder;
+    struct given_roots *given = &watch_round->watcher->given;
     struct walk *walk = &adder->walk;
-    const struct index_arguments *arguments = adder->arguments;
-    enum status status =
-        walk_paths(walk, arguments->rest + 1, arguments->n_rest - 1, arguments->build.base, e);
+    enum status status = walk_paths(walk, given->paths, given->n, adder->arguments->build.base, e);
+    if (status == STATUS_OK) roots_note_found(given, walk);
+    if (status == STATUS_OK) roots_spare_bare(given, walk);
     if (status == STATUS_OK) status = adder_plan(adder, e);
     for (int i = 0; i < walk->n && status == STATUS_OK; i++) status = read_file(watch_round, i, e);
+    if (status == STATUS_OK) forget_gone(watch_round);
     /* A folder that could not be read hides files that are there. */
     if (status == STATUS_OK && !walk->incomplete) status = gone_delete(&watch_round->gone, e);
     return status;
@@ -197,9 +214,7 @@ static enum status run_round(struct folder_watch *watch, struct error *e) {
     begin_round(&watch_round);
     enum status status = carry_out_round(&watch_round, e);
     carry_skipped(&watch_round, status == STATUS_OK);
-    if (status == STATUS_OK)
-        walk_record(&watch->adder.walk, arguments->rest[0], arguments->rest + 1,
-                    arguments->n_rest - 1);
+    if (status == STATUS_OK) walk_record(&watch->adder.walk, arguments->rest[0], &watch->given);
     index_sweep_files(watch->adder.collection, arguments->rest[0]);
     known_texts_free(&watch->adder.texts);
     end_round(&watch_round);
@@ -227,8 +242,7 @@ static enum status follow_once(struct folder_watch *watch, struct error *e) {
 static void tell_followed(struct folder_watch *watch) {
     const struct index_arguments *arguments = watch->adder.arguments;
     struct error e;
-    if (scan_follow(arguments->rest[0], arguments->rest + 1, arguments->n_rest - 1, &watch->lock,
-                    &e))
+    if (scan_follow(arguments->rest[0], watch->given.paths, watch->given.n, &watch->lock, &e))
         line_print(stderr, "servers are not told that the folders are watched: %s", e.text);
 }
 
@@ -260,6 +274,7 @@ int run_watch(struct index_arguments *arguments, struct error *e) {
     watch.adder.walk.follow = arguments->build.follow;
     watch.adder.walk.pictures = arguments->build.pictures;
     watch.adder.walk.ocr = !arguments->build.ocr.off;
+    roots_open(&watch.given, arguments->rest[0], arguments->rest + 1, arguments->n_rest - 1);
     index_catch_interrupts();
     watch.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     enum status status =
@@ -275,6 +290,7 @@ int run_watch(struct index_arguments *arguments, struct error *e) {
     if (watch.lock >= 0) close(watch.lock);
     adder_close(&watch.adder);
     key_set_free(&watch.signatures);
+    roots_free(&watch.given);
     if (status) return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : EXIT_FAILED;
     return skipped ? EXIT_SKIPPED : EXIT_FINE;
 }
