@@ -95,7 +95,7 @@ enum status disk_generation_verify(const char *dir, struct error *e);
 struct generation_builder;
 
 /* The right to change the collection in dir, which one program has at a time: STATUS_BUSY while
- * another one has it. The folder is made where it is missing. */
+ * another one has it. The folder is not made: one that was moved away could not come back. */
 enum status generation_lock(int *lock, const char *dir, struct error *e);
 /* The same, where another program's change takes less than ten seconds. */
 enum status generation_lock_soon(int *lock, const char *dir, struct error *e);

@@ -91,7 +91,8 @@ enum status builder_adopt(struct generation_builder **out, const char *dir,
     struct generation_builder *builder = make_builder(dir);
     builder->manifest = *manifest;
     *manifest = (struct manifest){0};
-    enum status status = locked ? STATUS_OK : generation_lock_soon(&builder->lock, dir, e);
+    enum status status = disk_make_folder(dir, e);
+    if (status == STATUS_OK && !locked) status = generation_lock_soon(&builder->lock, dir, e);
     if (status == STATUS_OK) status = make_generation(builder, e);
     if (status) {
         builder_abandon(builder);

@@ -11,7 +11,6 @@
 
 enum status generation_lock(int *lock, const char *dir, struct error *e) {
     *lock = -1;
-    if (disk_make_folder(dir, e)) return e->status;
     char *path = disk_path(dir, "LOCK");
     enum status status = STATUS_OK;
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

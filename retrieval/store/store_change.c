@@ -80,6 +80,15 @@ static void begin_again(struct store *store) {
     store->end.synced = 0;
 }
 
+/* A folder that is away is not the fault of whoever asks for a change: nobody who deletes a
+ * document may take it for gone. */
+static enum status blame_folder(struct error *e) {
+    if (e->status == STATUS_NOT_FOUND || e->status == STATUS_INVALID ||
+        e->status == STATUS_TOO_LARGE)
+        e->status = STATUS_IO;
+    return e->status;
+}
+
 enum status store_begin_change(struct store *store, struct error *e) {
     enum status status = STATUS_OK;
     while (store->locking) pthread_cond_wait(&store->changed, &store->lock);
@@ -90,6 +99,7 @@ enum status store_begin_change(struct store *store, struct error *e) {
         pthread_mutex_unlock(&store->lock);
         status = generation_lock_soon(&store->lock_file, store->dir, e);
         if (status == STATUS_OK) status = open_log(store, e);
+        if (status) status = blame_folder(e);
         pthread_mutex_lock(&store->lock);
         store->locking = false;
         if (status) unlock_folder(store);

@@ -159,6 +159,20 @@ def test_many_at_once(served):
     assert not {f"n{100 * t + i}" for t in range(4) for i in range(0, 8, 2)} & left
 
 
+def test_the_folder_is_away_for_a_while(served, folder):
+    """A document that is still searched is not answered as if it were gone, and nothing takes the folder's place."""
+    call(served, "PUT", "/v1/documents/bread", {"text": BREAD})
+    away = folder.rename(folder.parent / "away")
+    assert finds(served, "knead the dough", "bread")
+    for method, path in ("DELETE", "/v1/documents/bread"), ("DELETE", "/v1/documents/nothing"), ("PUT", "/v1/documents/soup"):
+        reply = served.request(method, path, json.dumps({"text": "Stir."}) if method == "PUT" else None)
+        assert reply.status == 500 and reply.error()["code"] == "internal_error", reply.body
+    assert not folder.exists()
+    away.rename(folder)
+    assert call(served, "DELETE", "/v1/documents/bread")["effect"] == "deleted"
+    assert call(served, "PUT", "/v1/documents/soup", {"text": "Stir."})["effect"] == "added"
+
+
 def test_kept_over_a_restart(config, folder, tmp_path):
     first = Server(config, tmp_path, f"retrieval.collection={folder}")
     call(first, "PUT", "/v1/documents/bread", {"path": "bread.md", "text": BREAD})
