@@ -261,11 +261,20 @@ static enum status put_together(const struct milvus_collection *milvus,
 
 enum { CACHE_BYTES = 64 << 20 };
 
-static struct milvus_document *cache_find(struct milvus_cache *cache, const char *content) {
+/* Whether the document is what a row says of it: chunks that the row names are taken from it. */
+static bool is_wanted(const struct milvus_document *document, const struct milvus_wanted *wanted) {
+    const char *id = document->document.id;
+    return memcmp(document->content, wanted->content, sizeof document->content) == 0 &&
+           document->document.n_chunks == wanted->n_chunks && strlen(id) == wanted->id.size &&
+           memcmp(id, wanted->id.text, wanted->id.size) == 0;
+}
+
+static struct milvus_document *cache_find(struct milvus_cache *cache,
+                                          const struct milvus_wanted *wanted) {
     struct milvus_document *found = NULL;
     pthread_mutex_lock(&cache->lock);
     for (int i = cache->n - 1; i >= 0 && found == NULL; i--) {
-        if (strcmp(cache->list[i]->content, content) != 0) continue;
+        if (!is_wanted(cache->list[i], wanted)) continue;
         found = cache->list[i];
         memmove(cache->list + i, cache->list + i + 1,
                 (size_t)(cache->n - 1 - i) * sizeof(struct milvus_document *));
@@ -420,7 +429,7 @@ static enum status begin_fetch(struct document_fetch *fetch, struct error *e) {
     fetch->pieces = xcalloc((size_t)fetch->n + 1, sizeof(struct chunk_piece *));
     for (int i = 0; i < fetch->n; i++) {
         struct milvus_wanted *wanted = &fetch->wanted[i];
-        wanted->found = cache_find(&fetch->remote->cache, wanted->content);
+        wanted->found = cache_find(&fetch->remote->cache, wanted);
         if (wanted->found) continue;
         fetch->pieces[i] = calloc((size_t)wanted->n_chunks, sizeof **fetch->pieces);
         if (fetch->pieces[i] == NULL)

@@ -115,10 +115,12 @@ static enum status read_columns(struct milvus_collection *milvus, struct found_c
     return milvus_check_keys(chunks->keys, rows->n, e);
 }
 
-/* The number of the document of row i, which is added where it is new. */
+/* The number of the document of row i, which is added where it is new. Rows that tell different
+ * numbers of chunks are of different documents: row i's chunk is below its own. */
 static int number_document(struct found_chunks *chunks, int i) {
     for (int j = 0; j < chunks->n_wanted; j++)
-        if (memcmp(chunks->wanted[j].content, chunks->contents[i].text, 32) == 0 &&
+        if (chunks->wanted[j].n_chunks == chunks->counts[i] &&
+            memcmp(chunks->wanted[j].content, chunks->contents[i].text, 32) == 0 &&
             span_equals(chunks->wanted[j].id, chunks->ids[i]))
             return j;
     struct milvus_wanted *wanted = &chunks->wanted[chunks->n_wanted];

@@ -421,6 +421,35 @@ def test_a_bad_line(between, mode):
     servers.wait_until(lambda: "retrieval_away" not in call(without, "POST", "/v1/completions", body), 120, "still without")
 
 
+@pytest.fixture(scope="module")
+def lied_to(place, tmp_path_factory):
+    """A server, and the Milvus that lies to it."""
+    liar = servers.Liar(tmp_path_factory.mktemp("liar")).start()
+    address = fresh(liar, place, "lies", *TEXTS)
+    running = Server(place / "retro.json", tmp_path_factory.mktemp("lied_to"), f"retrieval.collection={address}")
+    yield running, liar
+    liar.tell("")
+    assert running.stop() == 0, running.log.read_text()
+    liar.kill()
+
+
+@pytest.mark.parametrize("lie", ["no chunk", "no chunk but the first's", "no document", "no number", "no end"])
+def test_a_milvus_that_lies(lied_to, lie):
+    """Whoever answers in the place of Milvus is not believed: nothing is shown that is not there, and the server lives on."""
+    server, liar = lied_to
+    body = {"query": "a hot oven and steam", "k": 4}
+    true = server.post(body, "/v1/retrieval/search")
+    assert true.status == 200 and len(true.json()["data"]) == 4
+    liar.tell(lie)
+    for _ in range(3):
+        reply = server.post(body, "/v1/retrieval/search")
+        assert reply.status in (200, 500, 503), reply.body
+        assert reply.status != 200 or all(hit in true.json()["data"] for hit in reply.json()["data"]), reply.body
+    liar.tell("")
+    server.wait_until(lambda _: server.post(body, "/v1/retrieval/search").status == 200, 60)
+    assert server.post(body, "/v1/retrieval/search").json() == true.json()
+
+
 def test_calls_share_a_connection(milvus, remote):
     line = proxy.Proxy(milvus.port)
     run("list", line.address("texts"))

@@ -224,6 +224,9 @@ class Milvus:
             return out + field(3, field(9, b"".join(field(1, json.dumps(v)) for v in values)))
         return out + field(3, field(6, b"".join(field(1, v) for v in values)))
 
+    def scores(self, scores):
+        return np.array(scores, "<f4").tobytes()
+
     def Search(self, message, body):
         c = self.collection(message)
         parameters = {text(read(p), 1): text(read(p), 2) for p in message[9]}
@@ -242,15 +245,14 @@ class Milvus:
             scores += [float(similar[i]) for i in order]
             counts.append(len(order))
         names = [v.decode() for v in message.get(8, [])]
-        result = field(1, len(vectors)) + field(2, k) + field(4, np.array(scores, "<f4").tobytes())
+        result = field(1, len(vectors)) + field(2, k) + field(4, self.scores(scores))
         result += field(6, b"".join(wire.varint(n) for n in counts))
         if found:
             result += b"".join(field(3, self.column(c, name, found)) for name in names)
         return field(1, b"") + field(2, result)
 
 
-def serve(port, log, token):
-    milvus = Milvus(log, token)
+def serve(port, milvus):
     listener = socket.create_server(("127.0.0.1", port), backlog=64)
     print("ready", flush=True)
 
@@ -268,4 +270,4 @@ def serve(port, log, token):
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)
+    serve(int(sys.argv[1]), Milvus(sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None))

@@ -52,6 +52,19 @@ class Fake:
         return f"milvus://127.0.0.1:{self.port}/{name}"
 
 
+class Liar(Fake):
+    def start(self):
+        self.tell("")
+        self.process = subprocess.Popen([sys.executable, HERE / "liar.py", str(self.port), self.folder / "fake.log", self.folder / "lie"],
+                                        stdout=subprocess.PIPE)
+        assert self.process.stdout.readline() == b"ready\n"
+        return self
+
+    def tell(self, lie):
+        """What searches are answered with from now on (liar.py)."""
+        (self.folder / "lie").write_text(lie)
+
+
 class Real:
     """Milvus stops on SIGTERM after a minute only: it is killed. Its lease of 10 seconds lets it come back soon, and
     is not lost on a busy machine, where Milvus would end itself."""

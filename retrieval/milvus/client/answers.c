@@ -2,6 +2,7 @@
  * schema.proto and common.proto of milvus-io/milvus-proto, which only ever adds. */
 #include "retrieval/milvus/client/answers.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -306,6 +307,8 @@ static enum status check_hits(struct answer_hits *hits, int n_queries, struct er
     }
     if (sum != hits->rows.n || hits->scores.size != (size_t)sum * sizeof(float))
         return broken(e, "the numbers of its hits do not fit");
+    for (int i = 0; i < hits->rows.n; i++)
+        if (!isfinite(answer_float(hits->scores, i))) return broken(e, "a similarity is no number");
     return STATUS_OK;
 }
 

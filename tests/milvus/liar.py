@@ -1,0 +1,45 @@
+"""tests/milvus/liar.py: the small Milvus (fake.py), which answers searches with what is not so.
+
+    python3 tests/milvus/liar.py PORT LOG LIE
+
+The file LIE holds the name of the lie, and is read at each search; empty: the truth is told.
+"""
+
+import pathlib
+import sys
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import fake  # noqa: E402
+
+
+class Liar(fake.Milvus):
+    def __init__(self, log, lie):
+        super().__init__(log, None)
+        self.file, self.lie = pathlib.Path(lie), ""
+
+    def Search(self, message, body):
+        self.lie = self.file.read_text()
+        try:
+            return super().Search(message, body)
+        finally:
+            self.lie = ""
+
+    def scores(self, scores):
+        numbers = {"no number": np.nan, "no end": np.inf}
+        return super().scores([numbers.get(self.lie, score) for score in scores])
+
+    def column(self, c, name, rows):
+        """Chunks that their documents do not have, and documents under the ids of others."""
+        if self.lie == "no chunk" and name in ("chunk", "chunks"):
+            rows = [{**row, "chunk": 100_000, "chunks": 100_001} for row in rows]
+        if self.lie == "no chunk but the first's" and name in ("chunk", "chunks"):
+            rows = [*rows[:1], *({**row, "chunk": 100_000, "chunks": 100_001} for row in rows[1:])]
+        if self.lie == "no document" and name == "document":
+            rows = [{**row, "document": "of somebody else"} for row in rows]
+        return super().column(c, name, rows)
+
+
+if __name__ == "__main__":
+    fake.serve(int(sys.argv[1]), Liar(sys.argv[2], sys.argv[3]))
