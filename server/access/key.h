@@ -25,8 +25,8 @@ struct key_limits {
     int concurrent;          /* requests in work at a time */
     int requests_per_minute; /* as many at once, when none came for a while; likewise of tokens */
     int64_t tokens_per_minute, tokens_per_day;
-    int64_t
-        stored_bytes; /* texts and metadata of its documents (server/documents/document_quota.h) */
+    int64_t stored_bytes; /* texts, paths, titles and metadata of its documents
+                             (server/documents/document_quota.h) */
 };
 
 /* In the order of enum documents_access. */

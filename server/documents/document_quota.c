@@ -13,8 +13,17 @@ static int64_t limit_of(const struct document_quota *quota) {
 
 bool quota_is_set(const struct document_quota *quota) { return limit_of(quota) > 0; }
 
-static int64_t bytes_of(struct text_span text, const char *metadata) {
-    return (int64_t)text.size + (int64_t)strlen(metadata ? metadata : "");
+static int64_t length(const char *text) { return (int64_t)strlen(text ? text : ""); }
+
+/* All that a client may make as long as it likes. */
+static int64_t bytes_of_stored(const struct stored_document *document) {
+    return (int64_t)document->text.size + length(document->path) + length(document->title) +
+           length(document->metadata);
+}
+
+static int64_t bytes_of_new(const struct collection_document *document) {
+    return (int64_t)document->text.size + length(document->path) + length(document->title) +
+           length(document->metadata);
 }
 
 /* One more document names a copy, or one less: the bytes that come with it or go. */
@@ -34,8 +43,7 @@ static enum status add_stored(void *context, const struct stored_document *docum
                               struct error *e) {
     struct document_quota *quota = context;
     (void)e;
-    quota->stored +=
-        bytes_of(document->text, document->metadata) + count_copy(quota, document->file, 1);
+    quota->stored += bytes_of_stored(document) + count_copy(quota, document->file, 1);
     return STATUS_OK;
 }
 
@@ -59,8 +67,7 @@ static enum status count_replaced(struct document_quota *quota, const char *id, 
         collection_find(quota->collection, principal_filter(quota->who), id, &found, e);
     if (status == STATUS_NOT_FOUND) return STATUS_OK;
     if (status) return status;
-    *bytes = bytes_of(found.document.text, found.document.metadata) -
-             count_copy(quota, found.document.file, -1);
+    *bytes = bytes_of_stored(&found.document) - count_copy(quota, found.document.file, -1);
     collection_found_release(&found);
     return STATUS_OK;
 }
@@ -79,8 +86,7 @@ enum status quota_take(struct document_quota *quota, const struct collection_doc
     for (int i = 0; i < n; i++) {
         int64_t replaced;
         if (count_replaced(quota, documents[i].id, &replaced, e)) return e->status;
-        more += bytes_of(documents[i].text, documents[i].metadata) - replaced +
-                count_copy(quota, documents[i].file, 1);
+        more += bytes_of_new(&documents[i]) - replaced + count_copy(quota, documents[i].file, 1);
     }
     if (more > 0 && quota->stored + more > limit) {
         quota_forget(quota);

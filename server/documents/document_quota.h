@@ -1,7 +1,7 @@
 /* server/documents/document_quota.h: the bytes of documents that a key may have stored
- * ("stored_bytes" in the file of keys): texts and metadata of all documents that there are for it,
- * and copies of their files, each once. They are counted from the collection, so a restart and
- * another program's changes are no matter.
+ * ("stored_bytes" in the file of keys): texts, paths, titles and metadata of all documents that
+ * there are for it, and copies of their files, each once. They are counted from the collection, so
+ * a restart and another program's changes are no matter.
  */
 #pragma once
 
@@ -21,9 +21,9 @@ void quota_free(struct document_quota *quota);
 
 /* Whether the key has such a limit. */
 bool quota_is_set(const struct document_quota *quota);
-/* Whether documents [n], of which text, metadata and id are looked at, may be put together; then
- * they are counted. STATUS_TOO_LARGE names the limit and what there is. Documents that take no more
- * room than before may always. */
+/* Whether documents [n], of which text, path, title, metadata, file and id are looked at, may be
+ * put together; then they are counted. STATUS_TOO_LARGE names the limit and what there is.
+ * Documents that take no more room than before may always. */
 enum status quota_take(struct document_quota *quota, const struct collection_document *documents,
                        int n, struct error *e);
 /* Documents that were taken are not there: the next call counts anew. */

@@ -455,12 +455,14 @@ def test_a_key_stores_so_many_bytes(start, folder, tmp_path):
     ask("PUT", "/v1/documents/a", {"text": NOTE})
     ask("PUT", "/v1/documents/b", {"text": NOTE})
     full = ask("PUT", "/v1/documents/c", {"text": NOTE}, expect=413)["error"]
-    size = len(NOTE) + len('{"tenant":"alice"}')
+    size = len(NOTE) + len("a") + len('{"tenant":"alice"}')
     for words in ("alice may store 1000 bytes", '"stored_bytes"', f"{2 * size} are stored", f"takes {size} more"):
         assert words in full["message"]
     assert held() == {"a", "b"} and key_metric(server, "retro_key_stored_bytes", "alice") == 2 * size
     assert ask("PUT", "/v1/documents/a", {"text": NOTE})["effect"] == "unchanged"
     ask("PUT", "/v1/documents/a", {"text": NOTE * 3}, expect=413)
+    for field in "title", "path":
+        ask("PUT", "/v1/documents/c", {"text": "x", field: "y" * 800}, expect=413)
     ask("PUT", "/v1/documents/c", {"text": NOTE * 3}, who="bob")
     assert server.stop() == 0
     server = start(*sets)
