@@ -1,6 +1,8 @@
 """Files that clients upload, and vector stores of them: what a client gets back, what is refused, and what lasts."""
 import json
+import shutil
 import subprocess
+import threading
 import time
 
 import pytest
@@ -430,6 +432,33 @@ def test_two_servers_of_a_collection_share_stores(start, folder):
         time.sleep(0.05)
     made = {other.store()["id"], *(one.store()["id"] for _ in range(3)), store["id"], "vs_collection"}
     assert {s["id"] for c in (one, other) for s in c.ask("GET", "vector_stores")["data"]} == made
+
+
+def test_the_folder_is_away_for_a_while(start, folder):
+    """A store is not answered as if it were gone; and behind another folder in its place servers keep each other out as before."""
+    first = Client(start(*options(folder)))
+    kept = first.store(name="kept")
+    away = folder.rename(folder.parent / "away")
+    for method in "GET", "DELETE":
+        reply = first.ask(method, f"vector_stores/{kept['id']}", status=500)
+        assert "vector_stores.json" in reply.json()["error"]["message"]
+    shutil.copytree(away, folder)
+    second = Client(start(*options(folder)))
+    made, n = [], 40
+
+    def make(client):
+        made.extend(client.ask("POST", "vector_stores", {"name": f"store {i}"})["id"] for i in range(n))
+
+    threads = [threading.Thread(target=make, args=(client,)) for client in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 2 * n
+    for client in first, second:
+        listed = {store["id"] for store in client.ask("GET", "vector_stores?limit=100")["data"]}
+        assert listed == {*made, kept["id"], "vs_collection"}
+        client.ask("GET", f"vector_stores/{kept['id']}")
 
 
 def test_a_file_whose_time_is_over_is_gone_at_once_and_deleted_soon(config, start, folder, tmp_path):

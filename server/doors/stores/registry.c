@@ -78,8 +78,18 @@ static enum status set_byte(struct registry *registry, short type, uint64_t plac
     return STATUS_OK;
 }
 
+/* Whether the file that is open has the lock's name, as it has not where the folder was replaced:
+ * other servers lock the one there is. */
+static bool has_lock(const struct registry *registry) {
+    struct stat own, now;
+    return registry->lock >= 0 && fstat(registry->lock, &own) == 0 &&
+           stat(registry->lock_path, &now) == 0 && own.st_dev == now.st_dev &&
+           own.st_ino == now.st_ino;
+}
+
 static enum status open_lock(struct registry *registry, struct error *e) {
-    if (registry->lock >= 0) return STATUS_OK;
+    if (has_lock(registry)) return STATUS_OK;
+    if (registry->lock >= 0) close(registry->lock);
     registry->lock = open(registry->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (registry->lock < 0) return error_errno(e, "%s: open", registry->lock_path);
     return set_byte(registry, F_WRLCK, registry->server, e);
@@ -123,13 +133,21 @@ static enum status read_file(struct registry *registry, struct error *e) {
     return status;
 }
 
+/* Collections begin without the file; but where the folder is away so is the file. */
+static enum status stat_file(const struct registry *registry, struct stat *out, struct error *e) {
+    struct stat folder;
+    *out = (struct stat){0};
+    if (stat(registry->path, out) == 0) return STATUS_OK;
+    if (errno != ENOENT) return error_errno(e, "%s", registry->path);
+    return stat(registry->folder, &folder) == 0 ? STATUS_OK
+                                                : error_errno(e, "%s", registry->folder);
+}
+
 /* The file as it is now. One that cannot be read leaves nothing. */
 static enum status read_again(struct registry *registry, struct error *e) {
-    struct stat now = {0};
+    struct stat now;
     struct error why;
-    enum status status = STATUS_OK;
-    if (stat(registry->path, &now) != 0 && errno != ENOENT)
-        status = error_errno(&why, "%s", registry->path);
+    enum status status = stat_file(registry, &now, &why);
     bool same = is_same_file(&now, &registry->seen);
     if (status == STATUS_OK && registry->read && same) return STATUS_OK;
     records_free(&registry->records);
