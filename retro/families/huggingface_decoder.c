@@ -87,7 +87,8 @@ static bool is_fp8(const struct json *value) {
         square = json_is_int(side) && json_int(side) == FP8_BLOCK;
     }
     return json_text_is(json_member(value, "quant_method"), "fp8") && (whole || square) &&
-           (json_is_absent(format) || json_text_is(format, "e4m3")) &&
+           (json_is_absent(format) || json_text_is(format, "e4m3") ||
+            json_text_is(format, "float8_e4m3fn")) &&
            (json_is_absent(scheme) || json_text_is(scheme, "dynamic") ||
             json_text_is(scheme, "static"));
 }
