@@ -99,7 +99,7 @@ static enum status parse_sections(struct json_reader *reader, const struct json 
         {"beta_slow", JSON_DOUBLE, JSON_AT(struct rope_keys, beta_slow)}, \
         {"mscale", JSON_DOUBLE, JSON_AT(struct rope_keys, mscale)}, \
         {"mscale_all_dim", JSON_DOUBLE, JSON_AT(struct rope_keys, mscale_all)}, \
-        {"llama_4_scaling_beta", JSON_DOUBLE, JSON_AT(struct rope_keys, growth)}, \
+        {"llama_4_scaling_beta", JSON_DOUBLE, JSON_AT(struct rope_keys, growth), .fallback = -1}, \
         {"alpha", JSON_DOUBLE, JSON_AT(struct rope_keys, alpha)}, \
         {"truncate", JSON_BOOL, JSON_AT(struct rope_keys, truncate), .fallback = true}, \
         {"short_factor", JSON_RAW, JSON_AT(struct rope_keys, short_factor)}, \
@@ -370,12 +370,12 @@ static enum status refuse_sections(const struct rope_config *config, const struc
     return STATUS_OK;
 }
 
-/* Of queries, in proportion to the logarithm of their place. */
+/* Of queries, in proportion to the logarithm of their place; none where the proportion is 0. */
 static enum status read_growth(const struct rope_keys *keys, const struct rope_rules *rules,
                                struct dims *dims, struct error *e) {
-    if (!rules->grows) return STATUS_OK;
+    if (!rules->grows || keys->growth == 0) return STATUS_OK;
     if (!(keys->growth > 0))
-        return refuse_key("llama_4_scaling_beta", keys->growth, "positive in this family", e);
+        return refuse_key("llama_4_scaling_beta", keys->growth, "given, and not negative", e);
     dims->query_growth = (float)keys->growth;
     dims->query_grows_after = keys->original;
     return STATUS_OK;

@@ -119,6 +119,9 @@ FAMILIES = {
     "ministral3": ("ministral3", dict(head_dim=16, sliding_window=21, rope_parameters=dict(
         rope_type="yarn", rope_theta=1e6, factor=4.0, original_max_position_embeddings=6, beta_fast=4.0, beta_slow=1.0, mscale=1.0,
         mscale_all_dim=1.0, llama_4_scaling_beta=0.4))),
+    "ministral3_level": ("ministral3", dict(head_dim=16, rope_parameters=dict(
+        rope_type="yarn", rope_theta=1e6, factor=4.0, original_max_position_embeddings=6, beta_fast=4.0, beta_slow=1.0, mscale=1.0,
+        mscale_all_dim=0.0, llama_4_scaling_beta=0.0))),
     "hunyuan_v1_dense": ("hunyuan_v1_dense", dict(head_dim=16, attention_bias=True, tie_word_embeddings=True, rope_parameters=dict(
         rope_type="dynamic", rope_theta=10000.0, factor=1.0, alpha=50.0))),
     "hunyuan_v1_moe": ("hunyuan_v1_moe", dict(MOE, head_dim=16, num_experts=5, moe_topk=2, intermediate_size=24, rope_parameters=dict(
