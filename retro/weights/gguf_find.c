@@ -248,6 +248,22 @@ enum status gguf_open_model(struct gguf **out, const char *file, struct error *e
     return status;
 }
 
+/* A path without config.json. Mistral publishes its models in a form of its own, too. */
+static enum status refuse_folder(const char *folder, struct error *e) {
+    struct buffer params = {0};
+    buffer_printf(&params, "%s/params.json", folder);
+    bool own = access(params.data, F_OK) == 0;
+    buffer_free(&params);
+    if (own)
+        return error_set(e, STATUS_NOT_FOUND,
+                         "params.json without config.json is the form of Mistral's own programs, "
+                         "which is not read: put the Hugging Face files of the same model beside "
+                         "it, config.json and model.safetensors or its shards with their index");
+    return error_set(e, STATUS_NOT_FOUND,
+                     "%.300s is no model: it is neither a folder with config.json nor a .gguf file",
+                     folder);
+}
+
 enum status config_read_text(const char *path, struct buffer *json, struct error *e) {
     struct buffer file = {0};
     struct gguf *gguf;
@@ -261,12 +277,8 @@ enum status config_read_text(const char *path, struct buffer *json, struct error
     } else {
         struct buffer text = {0};
         buffer_printf(&file, "%s/config.json", path);
-        status = file_read(file.data, JSON_FILE_LIMIT, &text, e);
-        if (status && access(path, F_OK) == 0 && access(file.data, F_OK) != 0)
-            status = error_set(e, STATUS_NOT_FOUND,
-                               "%.300s is no model: it is neither a folder with config.json nor a "
-                               ".gguf file",
-                               path);
+        bool missing = access(path, F_OK) == 0 && access(file.data, F_OK) != 0;
+        status = missing ? refuse_folder(path, e) : file_read(file.data, JSON_FILE_LIMIT, &text, e);
         if (status == STATUS_OK) json_widen_numbers((struct text_span){text.data, text.size}, json);
         buffer_free(&text);
     }

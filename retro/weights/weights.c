@@ -346,12 +346,16 @@ static bool folder_has(const char *folder, const char *name) {
 static enum status folder_fail(const char *folder, struct error *e) {
     bool pickled = folder_has(folder, "pytorch_model.bin") ||
                    folder_has(folder, "pytorch_model.bin.index.json");
-    return error_set(
-        e, STATUS_NOT_FOUND,
-        "%s: holds neither model.safetensors nor model.safetensors.index.json%s", folder,
+    const char *advice =
         pickled ? "; pytorch_model.bin is not read: save the model again with transformers "
                   "(from_pretrained, then save_pretrained), which writes safetensors"
-                : "");
+        : folder_has(folder, "consolidated.safetensors")
+            ? "; consolidated.safetensors has the names of Mistral's own programs and is not read: "
+              "put the Hugging Face files of the same model here"
+            : "";
+    return error_set(e, STATUS_NOT_FOUND,
+                     "%s: holds neither model.safetensors nor model.safetensors.index.json%s",
+                     folder, advice);
 }
 
 static enum status read_folder(struct weights *weights, const char *folder, struct error *e) {

@@ -568,6 +568,15 @@ def test_mxfp4_is_checked(tmp_path):
     expect_equal(folder)
 
 
+def test_the_form_of_mistrals_programs(tmp_path):
+    """Its error says which files to put there."""
+    (tmp_path / "own").mkdir()
+    for name in ("params.json", "consolidated.safetensors", "tekken.json"):
+        (tmp_path / "own" / name).write_text("{}")
+    done = subprocess.run([EVAL.parent / "retro-convert", tmp_path / "own", tmp_path / "out", "--to", "bf16"], capture_output=True, text=True)
+    assert done.returncode == 1 and "Hugging Face files of the same model" in done.stderr, done.stderr
+
+
 CODES = np.arange(256)
 E4M3 = np.where(CODES // 8 % 16 == 0, CODES % 8 * 2.0 ** -9, (8 + CODES % 8) * 2.0 ** (CODES // 8 % 16 - 10)) * np.where(CODES < 128, 1, -1)
 FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}

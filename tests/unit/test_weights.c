@@ -274,19 +274,24 @@ static void test_shards(void **state) {
     weights_close(w);
 }
 
-/* Folders as they were before safetensors. */
-static void test_pickled(void **state) {
+/* Folders as they were before safetensors, and in the form of Mistral's own programs. */
+static void test_other_weights(void **state) {
     (void)state;
-    struct weights *w;
-    struct error e = {0};
-    char path[300];
-    snprintf(path, sizeof path, "%s/pytorch_model.bin", test_folder);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fclose(file);
-    assert_int_equal(weights_open(&w, test_folder, &e), STATUS_NOT_FOUND);
-    assert_non_null(strstr(e.text, "neither model.safetensors"));
-    assert_non_null(strstr(e.text, "save_pretrained"));
+    static const char *const cases[][2] = {{"pytorch_model.bin", "save_pretrained"},
+                                           {"consolidated.safetensors", "Hugging Face files"}};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct weights *w;
+        struct error e = {0};
+        char path[300];
+        snprintf(path, sizeof path, "%s/%s", test_folder, cases[i][0]);
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fclose(file);
+        assert_int_equal(weights_open(&w, test_folder, &e), STATUS_NOT_FOUND);
+        assert_non_null(strstr(e.text, "neither model.safetensors"));
+        assert_non_null(strstr(e.text, cases[i][1]));
+        unlink(path);
+    }
 }
 
 static void test_bad_index(void **state) {
@@ -370,7 +375,7 @@ int main(void) {
         cmocka_unit_test(test_experts),
         cmocka_unit_test_setup_teardown(test_one_file, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_shards, folder_set_up, folder_tear_down),
-        cmocka_unit_test_setup_teardown(test_pickled, folder_set_up, folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_other_weights, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_bad_index, folder_set_up, folder_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
