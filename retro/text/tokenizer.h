@@ -27,9 +27,9 @@ enum tokenizer_flags {
     TOKENIZER_NO_ADDED = 4       /* added tokens that are no marks are ordinary characters too */
 };
 
-/* Opens a model folder: tokenizer.json, else vocab.txt, else tokenizer.model, else spiece.model; or
- * one of these files itself. tokenizer_config.json, special_tokens_map.json and the model_type of
- * config.json are read beside it. */
+/* Opens a model folder: tokenizer.json, else vocab.txt, else tokenizer.model, else spiece.model,
+ * else tekken.json; or one of these files itself. tokenizer_config.json, special_tokens_map.json
+ * and the model_type of config.json are read beside it. */
 enum status tokenizer_open(struct tokenizer **out, const char *path, struct error *e);
 /* tokenizer.json from memory, for tests and the fuzzer. */
 enum status tokenizer_open_json(struct tokenizer **out, const char *text, size_t size,

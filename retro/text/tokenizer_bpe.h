@@ -38,6 +38,9 @@ static inline size_t picture_rows_slot(const struct bpe *bpe, uint64_t pair) {
     return at;
 }
 
+/* Appends the printable character that byte-level vocabularies have for a byte, in UTF-8. */
+void bpe_append_character(struct buffer *out, uint8_t byte);
+
 /* Fills in what bpe_open (tokenizer_private.h) allocated. */
 enum status bpe_read(struct tokenizer *tokenizer, struct bpe *bpe, const struct json *root,
                      struct error *e);

@@ -14,6 +14,12 @@ static int32_t byte_character(int b) {
     return 0x100 + (b <= ' ' ? b : b <= 0xA0 ? b - 0x7F + 33 : 67);
 }
 
+void bpe_append_character(struct buffer *out, uint8_t byte) {
+    int32_t c = byte_character(byte); /* below 0x800: one byte of UTF-8, or two */
+    if (c >= 0x80) buffer_append(out, &(char){(char)(0xC0 | c >> 6)}, 1);
+    buffer_append(out, &(char){(char)(c < 0x80 ? c : 0x80 | (c & 0x3F))}, 1);
+}
+
 /* Bytes of a vocabulary entry; false when it has a character that stands for no byte (then it is
  * text as it is). */
 static bool entry_bytes(struct text_span entry, struct buffer *out) {

@@ -20,6 +20,7 @@ import sysconfig
 import time
 
 import sentencepiece
+import tekken_fixture
 import tokenizer_kinds
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -323,7 +324,7 @@ def main():
             f.write(struct.pack("<I", len(text)) + text)
     repaired = [t.decode("utf-8", "replace") for t in texts]
     for fixtures in (hugging_face(folder, sample, minilm), unigrams(folder, sample), sentence_pieces(folder, sample),
-                     families(sample)(folder)):
+                     families(sample)(folder), tekken_fixture.fixtures(folder, sample)):
         for fixture in fixtures:
             started = time.time()
             write_fixture(folder, fixture, repaired)

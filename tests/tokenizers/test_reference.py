@@ -15,11 +15,11 @@ BUILD = (ROOT / os.environ.get("RETRO_BUILD", "build")).resolve()
 DEPS = pathlib.Path(os.environ.get("RETRO_DEPS", pathlib.Path.home() / ".cache/retro-server"))
 SIZE = os.environ.get("RETRO_TOKENIZER_TEXTS", "some")
 FIXTURES = BUILD / f"fixtures/tokenizers-{SIZE}"
-SCRIPTS = [ROOT / "tests/reference" / name for name in ("make_tokenizer_fixtures.py", "tokenizer_kinds.py")]
+SCRIPTS = [ROOT / "tests/reference" / name for name in ("make_tokenizer_fixtures.py", "tokenizer_kinds.py", "tekken_fixture.py")]
 NAMES = ["retro-docs", "gpt2", "llama3", "qwen2", "digits", "minilm", "vocab", "unigram", "spm-bpe", "spm-plain", "t5",
          "unigram-bytes", "xlm-r", "spiece", "spiece-listed", "llama2", "metaspace-first", "metaspace-split", "phi3",
          "gemma", "unknown", "unknown-fused", "some-bytes", "ignore-merges", "gpt-neox", "starcoder2", "olmo2", "o200k",
-         "qwen3", "smollm3", "splits", "splits-inverted", "punctuation", "whitespace"]
+         "qwen3", "smollm3", "splits", "splits-inverted", "punctuation", "whitespace", "tekken"]
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/json/json_writer.h"
 #include "retro/text/open/gguf_vocabulary.h"
+#include "retro/text/open/tokenizer_writing.h"
 #include "retro/weights/gguf_tower.h"
 
 /* Parts of tokenizer.json. */
@@ -25,72 +25,12 @@ static void put_added_tokens(struct json_writer *w, const struct vocabulary *voc
         if ((token->kind != GGUF_TOKEN_CONTROL && token->kind != GGUF_TOKEN_USER_DEFINED) ||
             token->text.size == 0)
             continue;
-        put_object(w);
-        put_key_int(w, "id", i);
-        put_span(w, "content", token->text);
-        put_key_bool(w, "special", token->kind == GGUF_TOKEN_CONTROL);
-        put_key_bool(w, "normalized", false);
-        put_object_end(w);
+        put_added_token(w, i, token->text, token->kind == GGUF_TOKEN_CONTROL);
     }
     put_array_end(w);
-}
-
-static void put_template_marks(struct json_writer *w, const char *name, int id) {
-    if (id < 0) return;
-    put_key_object(w, name);
-    put_key_string(w, "id", name);
-    put_key_array(w, "ids");
-    put_int(w, id);
-    put_array_end(w);
-    put_object_end(w);
-}
-
-/* The ids before and after a text, -1 for none. */
-static void put_template(struct json_writer *w, int before, int after) {
-    put_key_object(w, "post_processor");
-    put_key_string(w, "type", "TemplateProcessing");
-    put_key_array(w, "single");
-    for (int part = 0; part < 3; part++) {
-        static const char *const names[] = {"before", "A", "after"};
-        if ((part == 0 && before < 0) || (part == 2 && after < 0)) continue;
-        put_object(w);
-        put_key_object(w, part == 1 ? "Sequence" : "SpecialToken");
-        put_key_string(w, "id", names[part]);
-        put_object_end(w);
-        put_object_end(w);
-    }
-    put_array_end(w);
-    put_key_object(w, "special_tokens");
-    put_template_marks(w, "before", before);
-    put_template_marks(w, "after", after);
-    put_object_end(w);
-    put_object_end(w);
 }
 
 /* Byte-level BPE. */
-
-static void put_pretokenizer(struct json_writer *w, const struct gguf_pre *pre) {
-    put_key_object(w, "pre_tokenizer");
-    put_key_string(w, "type", "Sequence");
-    put_key_array(w, "pretokenizers");
-    for (int i = 0; i < GGUF_PRE_STEPS && pre->steps[i]; i++) {
-        put_object(w);
-        put_key_string(w, "type", "Split");
-        put_key_object(w, "pattern");
-        put_key_string(w, "Regex", pre->steps[i]);
-        put_object_end(w);
-        put_key_string(w, "behavior", "Isolated");
-        put_key_bool(w, "invert", false);
-        put_object_end(w);
-    }
-    put_object(w);
-    put_key_string(w, "type", "ByteLevel");
-    put_key_bool(w, "add_prefix_space", false);
-    put_key_bool(w, "use_regex", false);
-    put_object_end(w);
-    put_array_end(w);
-    put_object_end(w);
-}
 
 static enum status put_merges(struct json_writer *w, const struct gguf *gguf, struct error *e) {
     const struct gguf_value *merges = gguf_mark_find(gguf, "merges");
@@ -146,11 +86,9 @@ static enum status write_bpe(struct json_writer *w, const struct vocabulary *voc
         vocabulary_read_id(vocabulary, "eos_token_id", &eos, e))
         return e->status;
     put_added_tokens(w, vocabulary);
-    put_pretokenizer(w, pre);
+    put_splits(w, pre->steps);
     put_template(w, adds_bos ? bos : -1, adds_eos ? eos : -1);
-    put_key_object(w, "decoder");
-    put_key_string(w, "type", "ByteLevel");
-    put_object_end(w);
+    put_byte_decoder(w);
     put_key_object(w, "model");
     put_key_string(w, "type", "BPE");
     put_key_bool(w, "ignore_merges", pre->whole_words);

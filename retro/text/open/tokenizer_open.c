@@ -7,6 +7,7 @@
 
 #include "config/base/hash.h"
 #include "retro/text/open/tokenizer_gguf.h"
+#include "retro/text/open/tokenizer_tekken.h"
 #include "retro/text/tokenizer_private.h"
 #include "retro/weights/gguf_tower.h"
 
@@ -102,7 +103,23 @@ static enum status add_marks(struct tokenizer *tokenizer, const struct tokenizer
     return STATUS_OK;
 }
 
-enum file_kind { FILE_JSON, FILE_VOCAB, FILE_MODEL };
+enum file_kind { FILE_JSON, FILE_VOCAB, FILE_MODEL, FILE_TEKKEN };
+
+static enum status open_tekken(struct tokenizer *tokenizer, struct text_span bytes,
+                               struct error *e) {
+    struct json *tekken = NULL, *root = NULL;
+    struct buffer written = {0};
+    enum status status = json_parse(&tekken, bytes, "tekken.json", e);
+    if (status == STATUS_OK) status = tekken_write_tokenizer(&written, tekken, e);
+    json_close(tekken);
+    if (status == STATUS_OK)
+        status =
+            json_parse(&root, (struct text_span){written.data, written.size}, "tekken.json", e);
+    buffer_free(&written);
+    if (status == STATUS_OK) status = open_json(tokenizer, root, e);
+    json_close(root);
+    return status;
+}
 
 static enum status open_bytes(struct tokenizer **out, enum file_kind kind, struct text_span bytes,
                               const struct tokenizer_config *config, struct error *e) {
@@ -114,13 +131,15 @@ static enum status open_bytes(struct tokenizer **out, enum file_kind kind, struc
         status = json_parse(&root, bytes, "tokenizer.json", e);
         if (status == STATUS_OK) status = open_json(tokenizer, root, e);
         json_close(root);
+    } else if (kind == FILE_TEKKEN) {
+        status = open_tekken(tokenizer, bytes, e);
     } else if (kind == FILE_VOCAB) {
         status = wordpiece_open_vocab(tokenizer, bytes, config->options, e);
     } else {
         status = sentencepiece_open(tokenizer, bytes, config, e);
     }
-    /* tokenizer.json lists its added tokens itself. */
-    if (status == STATUS_OK && kind != FILE_JSON)
+    /* tokenizer.json and tekken.json list their added tokens themselves. */
+    if (status == STATUS_OK && kind != FILE_JSON && kind != FILE_TEKKEN)
         status = json_open_decoder_tokens(tokenizer,
                                           json_member(config->options, "added_tokens_decoder"), e);
     if (status == STATUS_OK) find_marks(tokenizer, config);
@@ -178,6 +197,7 @@ static enum status open_file(struct tokenizer **out, const char *path, struct er
     enum file_kind kind = FILE_JSON;
     if (n >= 4 && strcmp(base + n - 4, ".txt") == 0) kind = FILE_VOCAB;
     if (n >= 6 && strcmp(base + n - 6, ".model") == 0) kind = FILE_MODEL;
+    if (strcmp(base, "tekken.json") == 0) kind = FILE_TEKKEN;
     struct buffer bytes = {0};
     struct tokenizer_config config = {0};
     enum status status = file_read(path, JSON_FILE_LIMIT, &bytes, e);
@@ -223,7 +243,7 @@ static enum status open_gguf_file(struct tokenizer **out, const char *path, stru
 
 enum status tokenizer_open(struct tokenizer **out, const char *path, struct error *e) {
     static const char *const names[] = {"tokenizer.json", "vocab.txt", "tokenizer.model",
-                                        "spiece.model"};
+                                        "spiece.model", "tekken.json"};
     struct stat the_stat;
     *out = NULL;
     if (stat(path, &the_stat) != 0) return error_errno(e, "tokenizer %s", path);
@@ -242,9 +262,10 @@ enum status tokenizer_open(struct tokenizer **out, const char *path, struct erro
         buffer_free(&name);
         if (there) return status;
     }
-    return error_set(e, STATUS_NOT_FOUND,
-                     "%s: no tokenizer.json, vocab.txt, tokenizer.model or spiece.model in this "
-                     "folder (vocab.json with "
-                     "merges.txt is not read: transformers writes them as tokenizer.json)",
-                     path);
+    return error_set(
+        e, STATUS_NOT_FOUND,
+        "%s: no tokenizer.json, vocab.txt, tokenizer.model, spiece.model or tekken.json "
+        "in this folder (vocab.json with "
+        "merges.txt is not read: transformers writes them as tokenizer.json)",
+        path);
 }

@@ -202,7 +202,8 @@ enum { BYTES_OF_TOKENIZER_BYTE = 16, PROGRAM_BYTES = 24 << 20, MARGIN_BYTES = 16
 
 static size_t tokenizer_file_bytes(const char *folder) {
     static const char *const names[] = {"tokenizer.json", "vocab.json",   "merges.txt",
-                                        "vocab.txt",      "spiece.model", "tokenizer.model"};
+                                        "vocab.txt",      "spiece.model", "tokenizer.model",
+                                        "tekken.json"};
     size_t bytes = 0;
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
         struct buffer path = {0};
