@@ -171,20 +171,21 @@ static void fill_proportional(struct rope_table *table, const struct rope_keys *
         table->inv_freq[i] = i < turning ? table->inv_freq[i] / (float)factor : 0;
 }
 
-/* Long waves are stretched, short ones stay, and between the two a smooth mix. PyTorch divides a
- * number by a tensor by way of the reciprocal, and far from the start of a text a rounding shows.
- */
+/* Long waves are stretched, short ones stay, and between the two a smooth mix; with equal factors
+ * (Llama 4 Scout) there is nothing between. PyTorch divides a number by a tensor by way of the
+ * reciprocal, and far from the start of a text a rounding shows. */
 static enum status scale_llama3(struct rope_table *table, const struct rope_keys *keys, int pairs,
                                 struct error *e) {
     if (!(keys->low > 0)) return refuse_key("low_freq_factor", keys->low, "positive", e);
-    if (!(keys->high > keys->low))
-        return refuse_key("high_freq_factor", keys->high, "greater than low_freq_factor", e);
+    if (!(keys->high >= keys->low))
+        return refuse_key("high_freq_factor", keys->high, "low_freq_factor or greater", e);
     float longest = (float)(keys->original / keys->low),
           shortest = (float)(keys->original / keys->high);
     for (int i = 0; i < pairs; i++) {
         float plain = table->inv_freq[i], wave = 1 / plain * (float)(2 * 3.14159265358979323846);
         float turns = 1 / wave * (float)keys->original;
-        float smooth = (turns - (float)keys->low) / (float)(keys->high - keys->low);
+        bool between = keys->high > keys->low;
+        float smooth = between ? (turns - (float)keys->low) / (float)(keys->high - keys->low) : 0;
         float mixed = (1 - smooth) * plain / (float)keys->factor + smooth * plain;
         table->inv_freq[i] = wave < shortest  ? plain
                              : wave > longest ? plain / (float)keys->factor

@@ -133,6 +133,14 @@ def test_truncate_in_a_dictionary_of_a_layer_type(tmp_path):
     expect_equal(copy_family("olmo3", tmp_path, rope_parameters=parameters))
 
 
+@pytest.mark.parametrize("family, original", [("llama", 2 ** 20), ("llama_linear", 1)])
+def test_llama3_rope_without_a_mix(tmp_path, family, original):
+    """Llama 4 Scout has equal factors: here all waves are short and stay, or all are long and are stretched."""
+    config = json.loads((GOLDEN / family / "config.json").read_text())
+    scaled = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 1.0, "original_max_position_embeddings": original}
+    expect_equal(copy_family(family, tmp_path, rope_parameters=scaled | {"rope_theta": config["rope_parameters"]["rope_theta"]}))
+
+
 def test_dynamic_rope_ends_where_it_would_change(tmp_path):
     """Up to max_position_embeddings it is the default; the longest golden text has 40 tokens."""
     scaled = dict(drop=["rope_parameters"], rope_theta=10000.0, rope_scaling={"type": "dynamic", "factor": 2.0})
@@ -182,7 +190,7 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("llama", "rope_scaling", {"type": "linear"}, "factor"),
     ("llama", "rope_scaling", {"type": "mystic", "factor": 2.0}, "allowed is default, linear"),
     ("llama", "rope_scaling", {"type": "llama3", "factor": 2.0, "low_freq_factor": 4, "high_freq_factor": 1},
-     "greater than low_freq_factor"),
+     "low_freq_factor or greater"),
     ("llama", "rope_parameters", {"full_attention": {"rope_type": "default"}}, "of all layers at once"),
     ("llama", "rope_scaling", {"type": "mrope", "mrope_section": [1, 1, 2]}, "\"mrope_section\" of the rotary positions"),
     ("llama", "rope_scaling", {"type": "mrope"}, "\"mrope\" of the rotary positions"),
@@ -195,6 +203,8 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("phi3", "rope_parameters", {"rope_type": "longrope", "long_factor": [1, 2, 3, 0], "short_factor": [1, 1, 1, 1]},
      "not positive"),
     ("gemma2", "use_bidirectional_attention", True, "not supported in this family"),
+    ("gemma2", "is_causal", False, "\"is_causal\" is false, which is not supported in this family"),
+    ("mistral", "is_causal", False, "beside a window of 5 tokens"),
     ("gemma2", "layer_types", ["chunked_attention", "full_attention"], "chunked_attention"),
     ("gemma2", "layer_types", ["full_attention"], "one for each layer"),
     ("gemma3_text", "rope_parameters", {"rope_type": "default", "rope_theta": 1e6}, "full_attention"),
