@@ -46,18 +46,19 @@ static enum status read_roberta(const struct json *config, struct model_spec *sp
     return read_bert(config, spec, e);
 }
 
-/* A checkpoint of the encoder alone, or of a model around it. */
-#define OUTER_NAMES(name) \
-    { "embeddings." name, "bert.embeddings." name, "roberta.embeddings." name }
+/* A checkpoint of the encoder alone, or of a model around it. Those that were TensorFlow's first
+ * have gamma and beta. */
+#define OUTER_NAMES(name) "embeddings." name, "bert.embeddings." name, "roberta.embeddings." name
 
 static const struct tensor_row outer_rows[] = {
     {.place = offsetof(struct model, embedding.word),
-     .names = OUTER_NAMES("word_embeddings.weight")},
+     .names = {OUTER_NAMES("word_embeddings.weight")}},
     {.place = offsetof(struct model, embedding.position),
-     .names = OUTER_NAMES("position_embeddings.weight")},
+     .names = {OUTER_NAMES("position_embeddings.weight")}},
     {.place = offsetof(struct model, embedding.type),
-     .names = OUTER_NAMES("token_type_embeddings.weight")},
-    {.place = offsetof(struct model, embedding.norm), .names = OUTER_NAMES("LayerNorm.*")},
+     .names = {OUTER_NAMES("token_type_embeddings.weight")}},
+    {.place = offsetof(struct model, embedding.norm),
+     .names = {OUTER_NAMES("LayerNorm.*"), OUTER_NAMES("LayerNorm.~")}},
 };
 
 static const struct tensor_row layer_rows[] = {
@@ -65,10 +66,12 @@ static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, qkv), .part = PART_K, .names = {"attention.self.key.*"}},
     {.place = offsetof(struct layer, qkv), .part = PART_V, .names = {"attention.self.value.*"}},
     {.place = offsetof(struct layer, proj), .names = {"attention.output.dense.*"}},
-    {.place = offsetof(struct layer, norm_in), .names = {"attention.output.LayerNorm.*"}},
+    {.place = offsetof(struct layer, norm_in),
+     .names = {"attention.output.LayerNorm.*", "attention.output.LayerNorm.~"}},
     {.place = offsetof(struct layer, fc1), .names = {"intermediate.dense.*"}},
     {.place = offsetof(struct layer, fc2), .names = {"output.dense.*"}},
-    {.place = offsetof(struct layer, norm_mlp), .names = {"output.LayerNorm.*"}},
+    {.place = offsetof(struct layer, norm_mlp),
+     .names = {"output.LayerNorm.*", "output.LayerNorm.~"}},
 };
 
 static struct layer_spec describe_layer(const struct model_spec *spec, enum stack_id stack, int i) {

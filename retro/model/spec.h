@@ -318,8 +318,8 @@ static inline bool part_is_of(enum part part, int n_blocks) {
 struct tensor_row {
     size_t place;         /* in struct layer; in struct model for a family's outer rows */
     enum part part;       /* several rows of one place make its parts */
-    const char *names[3]; /* spellings, the first that exists is taken; '*' is "weight" or "bias",
-                             '#' an expert */
+    const char *names[6]; /* spellings, the first that exists is taken; '*' is "weight" or "bias",
+                             '~' "gamma" or "beta", '#' an expert */
     bool bias_if_there; /* the checkpoint decides whether there is a bias, and no key of config.json
                          */
     bool transposed;    /* stored as [in, out] */

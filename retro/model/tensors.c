@@ -8,7 +8,7 @@
 
 /* Names. */
 
-/* prefix + spelling, with '*' and '#' replaced. */
+/* prefix + spelling, with '*', '~' and '#' replaced. */
 static const char *spell(const char *prefix, const char *spelling, bool bias, int expert,
                          char name[TENSOR_NAME]) {
     int used = snprintf(name, TENSOR_NAME, "%s", prefix);
@@ -18,6 +18,8 @@ static const char *spell(const char *prefix, const char *spelling, bool bias, in
         size_t room = (size_t)(TENSOR_NAME - used);
         if (*at == '*')
             used += snprintf(to, room, "%s", bias ? "bias" : "weight");
+        else if (*at == '~')
+            used += snprintf(to, room, "%s", bias ? "beta" : "gamma");
         else if (*at == '#')
             used += snprintf(to, room, "%d", expert);
         else
