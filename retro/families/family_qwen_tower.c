@@ -197,13 +197,21 @@ const struct family qwen2_5_tower = {
     .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
 };
 
+/* Whether a type is one of these names: the tower's own, and those of its model. Models with
+ * experts have the tower of those without. */
+static bool names_tower(const char *type, const char *tower) {
+    static const char *const ends[] = {"", "_moe", "_vision", "_moe_vision"};
+    const char *end = strstr(tower, "_moe") ? strstr(tower, "_moe") : strstr(tower, "_vision");
+    size_t n = (size_t)(end - tower);
+    for (size_t i = 0; i < ARRAY_COUNT(ends); i++)
+        if (strncmp(type, tower, n) == 0 && strcmp(type + n, ends[i]) == 0) return true;
+    return false;
+}
+
 enum status qwen_tower_read(const struct json *config, const struct family *tower,
                             struct model_spec *spec, struct error *e) {
     const char *type = json_text(json_member(config, "model_type")).text;
-    size_t n = strlen(tower->model_type) - strlen("_vision");
-    bool known = type == NULL || strcmp(type, tower->model_type) == 0 ||
-                 (strncmp(type, tower->model_type, n) == 0 && type[n] == '\0');
-    if (!known)
+    if (type && !names_tower(type, tower->model_type))
         return error_set(e, STATUS_UNSUPPORTED,
                          "config.json: \"model_type\" is \"%.60s\"; %s is supported here", type,
                          tower->model_type);

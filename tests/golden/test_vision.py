@@ -150,7 +150,7 @@ def test_a_tower_alone_has_one_rank():
     ("qwen3_5", "vision_config", "model_type", "qwen3_vl", "\"model_type\" is \"qwen3_vl\"; qwen3_5_vision is supported here"),
     ("qwen3_5", "vision_config", "out_hidden_size", 64, "the projector gives 64 columns, the decoder has 32"),
     ("qwen3_5", "vision_config", "num_position_embeddings", 50, "\"num_position_embeddings\" is 50, must be a square"),
-    ("qwen3_5_moe", "vision_config", "model_type", "qwen3_5", "\"model_type\" is \"qwen3_5\"; qwen3_5_moe_vision is supported here"),
+    ("qwen3_5_moe", "vision_config", "model_type", "qwen3_5_text", "\"model_type\" is \"qwen3_5_text\"; qwen3_5_moe_vision is supported here"),
     ("qwen2_vl", None, "model_type", "qwen2", "\"mrope_section\" of the rotary positions"),
     ("qwen2_vl", "vision_config", "hidden_size", 64, "the projector gives 64 columns, the decoder has 32"),
     ("qwen2_vl", "vision_config", "spatial_merge_size", 3, "vision_config"),
@@ -398,6 +398,16 @@ def test_qwen3_5_as_transformers_5_writes_it(tmp_path):
         del config["text_config"][key]
     del config["vision_config"]["deepstack_visual_indexes"]
     config["vision_config"] |= {"model_type": "qwen3_5_vision", "rope_parameters": {"rope_type": "axial", "rope_theta": 10000.0}}
+    (folder / "config.json").write_text(json.dumps(config))
+    done = parity(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name, kind", [("qwen3_5_moe", "qwen3_5"), ("qwen3_vl_moe", "qwen3_vl_vision"), ("qwen3_5", "qwen3_5_moe_vision")])
+def test_towers_are_the_same_with_experts_and_without(tmp_path, name, kind):
+    folder = shutil.copytree(GOLDEN / name, tmp_path / "case")
+    config = json.loads((folder / "config.json").read_text())
+    config["vision_config"]["model_type"] = kind
     (folder / "config.json").write_text(json.dumps(config))
     done = parity(folder)
     assert done.returncode == 0, done.stdout + done.stderr
