@@ -15,6 +15,7 @@ static struct huggingface_decoder start_keys(const struct model_spec *spec, int 
 
 static enum status read_llama(const struct json *config, struct model_spec *spec, struct error *e) {
     struct huggingface_decoder decoder = start_keys(spec, 0);
+    decoder.may_look_ahead = true;
     enum status status = huggingface_read_decoder(config, &decoder, e);
     decoder.spec.window = 0; /* Llama has none */
     *spec = decoder.spec;
@@ -26,7 +27,10 @@ static enum status read_mistral(const struct json *config, struct model_spec *sp
                                 struct error *e) {
     struct huggingface_decoder decoder = start_keys(spec, 8);
     decoder.spec.window = 4096;
-    if (huggingface_read_decoder(config, &decoder, e)) return e->status;
+    decoder.may_look_ahead = true;
+    if (huggingface_read_decoder(config, &decoder, e) ||
+        huggingface_refuse_two_windows(&decoder.spec, e))
+        return e->status;
     dims_set_bias(&decoder.spec.stacks[STACK_DECODER], false);
     if (!json_is_absent(decoder.layer_types) &&
         huggingface_read_layer_types(&decoder, decoder.spec.stacks[STACK_DECODER].n_layers, e))

@@ -12,6 +12,7 @@ static void start_qwen(struct huggingface_decoder *decoder) {
     decoder->rope.base = 10000;
     decoder->spec.window = 4096;
     decoder->max_window_layers = 28;
+    decoder->may_look_ahead = true;
 }
 
 static enum status read_qwen(const struct json *config, struct huggingface_decoder *decoder,
@@ -19,6 +20,7 @@ static enum status read_qwen(const struct json *config, struct huggingface_decod
     struct dims *dims = &decoder->spec.stacks[STACK_DECODER];
     if (huggingface_read_decoder(config, decoder, e)) return e->status;
     if (!decoder->use_window) decoder->spec.window = 0;
+    if (huggingface_refuse_two_windows(&decoder->spec, e)) return e->status;
     if (!json_is_absent(decoder->layer_types))
         return huggingface_read_layer_types(decoder, dims->n_layers, e);
     for (int i = decoder->max_window_layers; i < dims->n_layers; i++)

@@ -66,6 +66,8 @@ struct huggingface_decoder {
     int max_window_layers; /* the first layer with a window, where layer_types is silent */
     int window_pattern;    /* the period of layers without */
     bool may_be_two_sided; /* the family has embedders with use_bidirectional_attention */
+    bool causal;           /* is_causal: false in embedders whose tokens see those behind them */
+    bool may_look_ahead;   /* the family has such embedders */
     bool names_two_sided;  /* which is "all", or "vision": pictures alone, so of texts none */
     bool layers_differ;    /* the family reads per_layer_config */
     const struct json *layer_configs; /* per_layer_config */
@@ -82,6 +84,8 @@ enum status huggingface_check_quantisation(const struct json *value, bool mxfp4,
  * for, the rotary tables, the window (of no layer yet). The caller changes the rest. */
 enum status huggingface_read_decoder(const struct json *config, struct huggingface_decoder *decoder,
                                      struct error *e);
+/* STATUS_UNSUPPORTED where tokens see those behind them, and a window would cut both ways. */
+enum status huggingface_refuse_two_windows(const struct model_spec *spec, struct error *e);
 /* Qwen2's keys, with biases on queries, keys and values, and the window as spec.windowed:
  * layer_types says which layers have it; where it is silent, those from max_window_layers on. */
 enum status huggingface_read_qwen2(const struct json *config, struct huggingface_decoder *decoder,

@@ -56,6 +56,7 @@ static const struct json_field fields[] = {
      JSON_AT(struct huggingface_decoder, window_pattern), .min = 1, .max = INT_MAX},
     {"layer_types", JSON_RAW, JSON_AT(struct huggingface_decoder, layer_types)},
     {.name = "use_bidirectional_attention", .type = JSON_PARSED, .parse = parse_two_sided},
+    {"is_causal", JSON_BOOL, JSON_AT(struct huggingface_decoder, causal), .fallback = true},
     {.name = "is_encoder_decoder", .type = JSON_MUST_BE_FALSE},
     {.name = "add_cross_attention", .type = JSON_MUST_BE_FALSE},
     {.name = "pruned_heads", .type = JSON_EMPTY},
@@ -104,6 +105,27 @@ enum status huggingface_check_quantisation(const struct json *value, bool mxfp4,
         mxfp4 ? " or \"mxfp4\"" : "");
 }
 
+static enum status check_sides(struct huggingface_decoder *decoder, struct error *e) {
+    if (decoder->spec.two_sided && !decoder->may_be_two_sided)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: \"use_bidirectional_attention\" is not supported in this "
+                         "family: leave it out or send false");
+    if (!decoder->causal && !decoder->may_look_ahead)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: \"is_causal\" is false, which is not supported in this "
+                         "family: tokens of its models see none behind them");
+    decoder->spec.two_sided = decoder->spec.two_sided || !decoder->causal;
+    return STATUS_OK;
+}
+
+enum status huggingface_refuse_two_windows(const struct model_spec *spec, struct error *e) {
+    if (!spec->two_sided || spec->window == 0) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "config.json: \"is_causal\" is false beside a window of %d tokens "
+                     "(\"sliding_window\"), which is not supported",
+                     spec->window);
+}
+
 enum status huggingface_read_decoder(const struct json *config, struct huggingface_decoder *decoder,
                                      struct error *e) {
     struct model_spec *spec = &decoder->spec;
@@ -120,10 +142,7 @@ enum status huggingface_read_decoder(const struct json *config, struct huggingfa
         return error_set(e, STATUS_INVALID,
                          "config.json: \"sliding_window\" is 0, allowed is 1 .. %d",
                          LIMIT_POSITIONS);
-    if (spec->two_sided && !decoder->may_be_two_sided)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "config.json: \"use_bidirectional_attention\" is not supported in this "
-                         "family: leave it out or send false");
+    if (check_sides(decoder, e)) return e->status;
     if (!decoder->layers_differ && !is_empty(decoder->layer_configs))
         return error_set(
             e, STATUS_UNSUPPORTED,

@@ -119,12 +119,13 @@ static enum status load_place(void *context, const struct place *place, struct e
     return loader->options->passed ? pass_place(loader, place, e) : STATUS_OK;
 }
 
-/* The output matrix of a model that gives rows alone is rightly not used. */
+/* The output matrix of a model that gives rows alone, or cannot write, is rightly not used. */
 static bool names_output(const struct model *model, const char *name) {
     const struct tensor_rows *rows = &model->family->outer;
     struct place place = {.prefix = "", .rows = rows};
     char spelling[TENSOR_NAME];
-    for (int i = 0; model->rows_only && i < rows->n; i++) {
+    bool unused = model->rows_only || model->spec.two_sided;
+    for (int i = 0; unused && i < rows->n; i++) {
         if (rows->rows[i].place != offsetof(struct model, output)) continue;
         for (int bias = 0; bias <= 1; bias++) {
             place.bias = bias;

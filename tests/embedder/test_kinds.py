@@ -70,6 +70,20 @@ def test_vectors_match(kind):
     check(embed(GOLDEN / kind, "--document"), want["document"], unit)
 
 
+def test_names_of_tensorflow(tmp_path):
+    """bert-base and its kin are published with LayerNorm.gamma and .beta, in a model for another task, with constants."""
+    folder = copied("bert_cls", tmp_path)
+    path = folder / "model.safetensors"
+    raw = path.read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    header = {name if name == "__metadata__" else "bert." + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): t
+              for name, t in json.loads(raw[8:8 + size]).items()}
+    assert sum(name.endswith((".gamma", ".beta")) for name in header) == 10
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + size:])
+    check(embed(folder), expected("bert_cls")["plain"])
+
+
 @pytest.mark.parametrize("kind", ["bert_cls", "mpnet_mean"])
 def test_an_absent_activation_is_gelu(kind, tmp_path):
     folder = copied(kind, tmp_path)
@@ -285,7 +299,8 @@ def test_nomic_by_its_authors_names(tmp_path):
     assert done.returncode == 1 and "rotary_scaling_factor" in done.stderr
 
 
-def test_a_decoder_that_sees_both_sides_does_not_write():
-    server = subprocess.run([BUILD / "retro-server", "--set", f"model.path={GOLDEN / 'gemma_dense'}", "--check-config"],
+@pytest.mark.parametrize("kind", ["gemma_dense", "qwen2_two_sided"])
+def test_a_decoder_that_sees_both_sides_does_not_write(kind):
+    server = subprocess.run([BUILD / "retro-server", "--set", f"model.path={GOLDEN / kind}", "--check-config"],
                             capture_output=True, text=True)
     assert server.returncode != 0 and "does not write text" in server.stderr

@@ -172,6 +172,11 @@ def qwen2_model(t):
     return transformers.Qwen2Model(transformers.Qwen2Config(**sizes(t, num_key_value_heads=2, max_position_embeddings=512)))
 
 
+def two_sided_model(t):
+    """gte-Qwen2: tokens see those behind them."""
+    return transformers.Qwen2Model(transformers.Qwen2Config(**sizes(t, num_key_value_heads=2, max_position_embeddings=512, is_causal=False)))
+
+
 def qwen3_model(t):
     return transformers.Qwen3Model(transformers.Qwen3Config(**sizes(t, num_key_value_heads=2, head_dim=16,
                                                                     max_position_embeddings=512)))
@@ -224,6 +229,7 @@ KINDS = {
                     lambda: [Pooling(HIDDEN, "mean"), Dense(HIDDEN, 2 * HIDDEN, bias=False, activation_function=torch.nn.Identity()),
                              Dense(2 * HIDDEN, HIDDEN, bias=False, activation_function=torch.nn.Identity()), Normalize()],
                     PROMPTS, LIMIT, False),
+    "qwen2_two_sided": (qwen_tokenizer, two_sided_model, lambda: [Pooling(HIDDEN, "lasttoken"), Normalize()], INSTRUCTION, LIMIT, False),
 }
 
 
