@@ -70,18 +70,35 @@ def test_vectors_match(kind):
     check(embed(GOLDEN / kind, "--document"), want["document"], unit)
 
 
-def test_names_of_tensorflow(tmp_path):
-    """bert-base and its kin are published with LayerNorm.gamma and .beta, in a model for another task, with constants."""
-    folder = copied("bert_cls", tmp_path)
+def rename_tensors(folder, rename, **more):
+    """The tensors of a folder under other names, and zeros of the shapes in `more` behind them."""
     path = folder / "model.safetensors"
     raw = path.read_bytes()
     size = struct.unpack("<Q", raw[:8])[0]
-    header = {name if name == "__metadata__" else "bert." + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): t
-              for name, t in json.loads(raw[8:8 + size]).items()}
-    assert sum(name.endswith((".gamma", ".beta")) for name in header) == 10
+    header, data = json.loads(raw[8:8 + size]), raw[8 + size:]
+    header.pop("__metadata__", None)
+    header = {rename(name): t for name, t in header.items()}
+    for name, shape in more.items():
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * math.prod(shape)]}
+        data += bytes(4 * math.prod(shape))
     text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + size:])
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return header
+
+
+def test_names_of_tensorflow(tmp_path):
+    """bert-base and its kin are published with LayerNorm.gamma and .beta, in a model for another task."""
+    folder = copied("bert_cls", tmp_path)
+    header = rename_tensors(folder, lambda name: "bert." + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"))
+    assert sum(name.endswith((".gamma", ".beta")) for name in header) == 10
     check(embed(folder), expected("bert_cls")["plain"])
+
+
+def test_the_head_of_modernbert(tmp_path):
+    """ModernBERT-base is published as a model that fills gaps."""
+    folder = copied("modernbert_cls", tmp_path)
+    rename_tensors(folder, lambda name: "model." + name, **{"decoder.bias": [50], "head.dense.weight": [32, 32], "head.norm.weight": [32]})
+    check(embed(folder), expected("modernbert_cls")["plain"])
 
 
 @pytest.mark.parametrize("kind", ["bert_cls", "mpnet_mean"])
