@@ -381,6 +381,7 @@ static enum status write_whole(struct json_writer *w, const struct gguf *gguf,
     put_key_string(w, "model_type", whole);
     put_key_object(w, "text_config");
     if (write_members(w, gguf, architecture, e)) return e->status;
+    if (gguf_joined(gguf)) gguf_write_tower_text(w, gguf, architecture);
     put_object_end(w);
     return gguf_joined(gguf) ? gguf_write_tower(w, gguf, e) : STATUS_OK;
 }

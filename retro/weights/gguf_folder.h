@@ -73,7 +73,10 @@ struct gguf_view {
     int apart;  /* rows of a head: all queries, keys and values one after another in the file, those
                    of a head in the  folder. 0: none */
     bool row;   /* a vector, in the folder [1, in] */
-    bool vector; /* a matrix, in the folder a vector */
+    bool vector;   /* a matrix, in the folder a vector */
+    bool scalar;   /* a vector of one number, in the folder of no dimensions */
+    bool by_pixel; /* the product of a patch [d, colours, P, P], in the folder [d, P * P * colours]
+                    */
     struct head_order heads;
     int stacked; /* dimensions of a tensor of all experts, of which '#' in the name stands for the
                     number: 3, of biases 2. 0: it is no such tensor */

@@ -7,15 +7,19 @@
 #include "retro/weights/gguf_rows.h"
 #include "retro/weights/gguf_tower_kinds.h"
 
-/* Keys "clip.": their values of a file that has a tower of pictures alone. */
-static const struct key_row outer_keys[] = {
-    {"has_vision_encoder", NULL, KEY_NEUTRAL, 1}, {"has_text_encoder", NULL, KEY_NEUTRAL, 0},
-    {"has_audio_encoder", NULL, KEY_NEUTRAL, 0},  {"has_llava_projector", NULL, KEY_IGNORED, 0},
-    {"has_qwen2vl_merger", NULL, KEY_IGNORED, 0}, {"projector_type", NULL, KEY_IGNORED, 0},
-    {"use_gelu", NULL, KEY_IGNORED, 0}, /* the activation: gguf_tower_folder.c */
-    {"use_silu", NULL, KEY_IGNORED, 0},           {"rope.freq_base", NULL, KEY_NEUTRAL, 10000},
-};
-static const struct architecture outer = {.name = "clip", .keys = ROWS(outer_keys)};
+/* Keys "clip.": their values of a file that has a tower of pictures alone, or one of sound beside
+ * it. The keys of the activation are read in gguf_tower_folder.c. */
+#define OUTER_KEYS(sound) \
+    {"has_vision_encoder", NULL, KEY_NEUTRAL, 1}, {"has_text_encoder", NULL, KEY_NEUTRAL, 0}, \
+        {"has_audio_encoder", NULL, sound, 0}, {"has_llava_projector", NULL, KEY_IGNORED, 0}, \
+        {"has_qwen2vl_merger", NULL, KEY_IGNORED, 0}, {"projector_type", NULL, KEY_IGNORED, 0}, \
+        {"use_gelu", NULL, KEY_IGNORED, 0}, {"use_silu", NULL, KEY_IGNORED, 0}, { \
+        "rope.freq_base", NULL, KEY_NEUTRAL, 10000 \
+    }
+static const struct key_row silent_keys[] = {OUTER_KEYS(KEY_NEUTRAL)},
+                            sound_keys[] = {OUTER_KEYS(KEY_IGNORED)};
+static const struct architecture silent = {.name = "clip", .keys = ROWS(silent_keys)},
+                                 sounding = {.name = "clip", .keys = ROWS(sound_keys)};
 
 /* The width behind the projector is that of a tensor, and the processor's file has the colours. */
 #define SHARED_KEYS \
@@ -36,14 +40,36 @@ static const struct key_row siglip_keys[] = {
     {"image_size", "image_size", KEY_INT, 0},
     {"projector.scale_factor", NULL, KEY_IGNORED, 0}, /* mm_tokens_per_image */
 };
-static const struct key_row clip_keys[] = {
+/* The feature layer is vision_feature_layer of the whole model. */
+#define CLIP_KEYS \
+    SHARED_KEYS, WIDTHS, {"block_count", "num_hidden_layers", KEY_INT, 0}, \
+        {"attention.head_count", "num_attention_heads", KEY_INT, 0}, \
+        {"attention.layer_norm_epsilon", "layer_norm_eps", KEY_FLOAT, 1e-5}, \
+        {"image_size", "image_size", KEY_INT, 0}, { \
+        "feature_layer", NULL, KEY_IGNORED, 0 \
+    }
+static const struct key_row clip_keys[] = {CLIP_KEYS};
+/* The processor's file has the grids, and check_words the words. The resolutions are those of
+ * training. */
+static const struct key_row llava_next_keys[] = {
+    CLIP_KEYS,
+    {"image_grid_pinpoints", NULL, KEY_IGNORED, 0},
+    {"image_aspect_ratio", NULL, KEY_IGNORED, 0},
+    {"mm_patch_merge_type", NULL, KEY_IGNORED, 0},
+    {"mm_projector_type", NULL, KEY_IGNORED, 0},
+    {"image_crop_resolution", NULL, KEY_IGNORED, 0},
+    {"image_split_resolution", NULL, KEY_IGNORED, 0},
+};
+/* The other sizes are those of tensors; the file's image_size means nothing. */
+static const struct key_row gemma4_keys[] = {
     SHARED_KEYS,
     WIDTHS,
     {"block_count", "num_hidden_layers", KEY_INT, 0},
     {"attention.head_count", "num_attention_heads", KEY_INT, 0},
-    {"attention.layer_norm_epsilon", "layer_norm_eps", KEY_FLOAT, 1e-5},
-    {"image_size", "image_size", KEY_INT, 0},
-    {"feature_layer", NULL, KEY_IGNORED, 0}, /* vision_feature_layer */
+    {"attention.layer_norm_epsilon", "rms_norm_eps", KEY_FLOAT, 1e-6},
+    {"projector.scale_factor", "pooling_kernel_size", KEY_INT, 3},
+    {"image_size", NULL, KEY_IGNORED, 0},
+    {"image_max_pixels", NULL, KEY_IGNORED, 0}, /* max_soft_tokens */
 };
 /* The norms of these towers have the epsilon 1e-6, and their files have that of the text. */
 #define QWEN_KEYS \
@@ -102,12 +128,45 @@ static const struct tower_tensor gemma3_tensors[] = {
     {"mm.soft_emb_norm.weight", "multi_modal_projector.mm_soft_emb_norm.weight"},
     {"mm.input_projection.weight", "multi_modal_projector.mm_input_projection_weight"},
 };
-static const struct tower_tensor llava_tensors[] = {
-    {"v.class_embd", SIGLIP "embeddings.class_embedding"},
-    {"v.pre_ln.*", SIGLIP "pre_layrnorm.*"},
-    SIGLIP_TENSORS,
-    {"mm.0.*", "multi_modal_projector.linear_1.*"},
-    {"mm.2.*", "multi_modal_projector.linear_2.*"},
+#define LLAVA_TENSORS \
+    {"v.class_embd", SIGLIP "embeddings.class_embedding"}, \
+        {"v.pre_ln.*", SIGLIP "pre_layrnorm.*"}, SIGLIP_TENSORS, \
+        {"mm.0.*", "multi_modal_projector.linear_1.*"}, { \
+        "mm.2.*", "multi_modal_projector.linear_2.*" \
+    }
+static const struct tower_tensor llava_tensors[] = {LLAVA_TENSORS};
+/* The row behind each line has had two names. */
+static const struct tower_tensor llava_next_tensors[] = {
+    LLAVA_TENSORS,
+    {"model.image_newline", "image_newline"},
+    {"v.image_newline", "image_newline"},
+};
+
+#define GEMMA4 "model.vision_tower."
+#define GEMMA4_LAYER GEMMA4 "encoder.layers.#."
+#define CLIPPED(name, product) \
+    {"v.blk.#." name ".*", GEMMA4_LAYER product ".linear.*"}, { \
+        "v.blk.#." name ".?", GEMMA4_LAYER product ".?" \
+    }
+static const struct tower_tensor gemma4_tensors[] = {
+    {"v.patch_embd.weight", GEMMA4 "patch_embedder.input_proj.weight"},
+    {"v.position_embd.weight", GEMMA4 "patch_embedder.position_embedding_table"},
+    {"v.blk.#.ln1.*", GEMMA4_LAYER "input_layernorm.*"},
+    {"v.blk.#.attn_q_norm.*", GEMMA4_LAYER "self_attn.q_norm.*"},
+    {"v.blk.#.attn_k_norm.*", GEMMA4_LAYER "self_attn.k_norm.*"},
+    {"v.blk.#.attn_post_norm.*", GEMMA4_LAYER "post_attention_layernorm.*"},
+    {"v.blk.#.ln2.*", GEMMA4_LAYER "pre_feedforward_layernorm.*"},
+    {"v.blk.#.ffn_post_norm.*", GEMMA4_LAYER "post_feedforward_layernorm.*"},
+    CLIPPED("attn_q", "self_attn.q_proj"),
+    CLIPPED("attn_k", "self_attn.k_proj"),
+    CLIPPED("attn_v", "self_attn.v_proj"),
+    CLIPPED("attn_out", "self_attn.o_proj"),
+    CLIPPED("ffn_gate", "mlp.gate_proj"),
+    CLIPPED("ffn_up", "mlp.up_proj"),
+    CLIPPED("ffn_down", "mlp.down_proj"),
+    {"v.std_bias", GEMMA4 "std_bias"},
+    {"v.std_scale", GEMMA4 "std_scale"},
+    {"mm.input_projection.weight", "model.embed_vision.embedding_projection.weight"},
 };
 #define QWEN_TENSORS \
     {"v.patch_embd.*", "visual.patch_embed.proj.*"}, {"v.blk.#.ln1.*", "visual.blocks.#.norm1.*"}, \
@@ -177,6 +236,8 @@ static const struct tower_tensor mistral3_tensors[] = {
 
 #define VISION(type, rows) \
     .vision = {.name = "clip.vision", .model_type = (type), .keys = ROWS(rows)}
+#define LLAVA_KIND \
+    .projector = "mlp", .models = {"llama"}, .last = "mm.2.weight", .marks = {NULL, "<image>", NULL}
 #define MERGER .last = "mm.2.weight", .marks = {NULL, "<|image_pad|>", NULL}
 /* The limits of pictures' pixels are those of the published folders. */
 #define QWEN2_PROCESSOR \
@@ -198,15 +259,21 @@ static const struct tower_kind kinds[] = {
      .last_dim = 1,
      .marks = {"<start_of_image>", "<image_soft_token>", "<end_of_image>"},
      .processor = "Gemma3ImageProcessor"},
-    {.projector = "mlp",
-     .family = TOWER_LLAVA,
-     .models = {"llama"},
-     .types = {"llava"},
-     VISION("clip_vision_model", clip_keys),
-     .tensors = ROWS(llava_tensors),
-     .last = "mm.2.weight",
-     .marks = {NULL, "<image>", NULL},
-     .processor = "CLIPImageProcessor"},
+    {.projector = "gemma4v",
+     .family = TOWER_GEMMA4,
+     .models = {"gemma4"},
+     .types = {"gemma4"},
+     VISION("gemma4_vision", gemma4_keys),
+     .tensors = ROWS(gemma4_tensors),
+     .last = "mm.input_projection.weight",
+     .sound = true,
+     .marks = {"<|image>", "<|image|>", "<image|>"},
+     .processor = "Gemma4ImageProcessor"},
+    {LLAVA_KIND, .family = TOWER_LLAVA_NEXT, .told_key = "image_grid_pinpoints",
+     .types = {"llava_next"}, VISION("clip_vision_model", llava_next_keys),
+     .tensors = ROWS(llava_next_tensors), .processor = "LlavaNextImageProcessor"},
+    {LLAVA_KIND, .family = TOWER_LLAVA, .types = {"llava"}, VISION("clip_vision_model", clip_keys),
+     .tensors = ROWS(llava_tensors), .processor = "CLIPImageProcessor"},
     {.projector = "qwen2vl_merger",
      .family = TOWER_QWEN2,
      .models = {"qwen2vl"},
@@ -242,7 +309,7 @@ static void list_projectors(char *text, size_t size) {
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < ARRAY_COUNT(kinds) && used < size; i++) {
-        if (kinds[i].told_by) continue; /* the next one has the same name */
+        if (kinds[i].told_by || kinds[i].told_key) continue; /* the next one has the same name */
         used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
                                  kinds[i].projector);
     }
@@ -253,13 +320,16 @@ static bool read_projector(const struct gguf *tower, struct text_span *out) {
            gguf_text(gguf_value_find(tower, "clip.vision.projector_type"), out);
 }
 
+static bool is_told(const struct gguf *tower, const struct tower_kind *kind) {
+    if (kind->told_by) return gguf_find(tower, kind->told_by) != NULL;
+    return kind->told_key == NULL || architecture_value(tower, &kind->vision, kind->told_key);
+}
+
 static const struct tower_kind *find_kind(const struct gguf *tower) {
     struct text_span name;
     if (!read_projector(tower, &name)) return NULL;
-    for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
-        bool told = kinds[i].told_by == NULL || gguf_find(tower, kinds[i].told_by);
-        if (told && span_is(name, kinds[i].projector)) return &kinds[i];
-    }
+    for (size_t i = 0; i < ARRAY_COUNT(kinds); i++)
+        if (span_is(name, kinds[i].projector) && is_told(tower, &kinds[i])) return &kinds[i];
     return NULL;
 }
 
@@ -294,11 +364,13 @@ struct tower_marks tower_marks_of(const struct tower_kind *kind) {
 static enum status check_keys(const struct gguf *tower, const struct tower_kind *kind,
                               struct error *e) {
     static const char inner[] = "clip.vision.", all[] = "clip.";
+    const struct architecture *outer = kind->sound ? &sounding : &silent;
     for (int i = 0; i < gguf_value_count(tower); i++) {
         struct text_span key = gguf_value_at(tower, i)->key;
         if (key.size < strlen(all) || memcmp(key.text, all, strlen(all)) != 0) continue;
+        if (kind->sound && span_starts_with(key, "clip.audio.")) continue;
         bool vision = key.size > strlen(inner) && memcmp(key.text, inner, strlen(inner)) == 0;
-        const struct architecture *rows = vision ? &kind->vision : &outer;
+        const struct architecture *rows = vision ? &kind->vision : outer;
         size_t prefix = strlen(vision ? inner : all);
         if (gguf_names_key(rows->keys, rows->n_keys,
                            (struct text_span){key.text + prefix, key.size - prefix}))
@@ -310,9 +382,28 @@ static enum status check_keys(const struct gguf *tower, const struct tower_kind 
     struct buffer nothing = {0};
     struct json_writer w;
     put_begin(&w, &nothing);
-    enum status status = gguf_write_keys(&w, tower, &outer, outer.keys, outer.n_keys, e);
+    enum status status = gguf_write_keys(&w, tower, outer, outer->keys, outer->n_keys, e);
     buffer_free(&nothing);
     return status;
+}
+
+/* Words that other models than LLaVA 1.6 have elsewise. */
+static enum status check_words(const struct gguf *tower, const struct tower_kind *kind,
+                               struct error *e) {
+    static const struct {
+        const char *key, *word;
+    } words[] = {{"image_aspect_ratio", "anyres"},
+                 {"mm_patch_merge_type", "spatial_unpad"},
+                 {"mm_projector_type", "mlp2x_gelu"}};
+    if (kind->family != TOWER_LLAVA_NEXT) return STATUS_OK;
+    for (size_t i = 0; i < ARRAY_COUNT(words); i++) {
+        const struct gguf_value *value = architecture_value(tower, &kind->vision, words[i].key);
+        struct text_span text;
+        if (value && (!gguf_text(value, &text) || !span_is(text, words[i].word)))
+            return gguf_key_fail(tower, &kind->vision, words[i].key,
+                                 "has a value that is not supported", e);
+    }
+    return STATUS_OK;
 }
 
 enum status tower_read_size(const struct gguf *tower, const struct tower_kind *kind,
@@ -378,7 +469,7 @@ enum status gguf_check_tower(const struct gguf *model, const struct gguf *tower,
     const struct tower_kind *kind = find_kind(tower);
     struct text_span name;
     if (!gguf_text(gguf_value_find(tower, "general.architecture"), &name) ||
-        !span_is(name, outer.name))
+        !span_is(name, silent.name))
         return error_set(e, STATUS_INVALID,
                          "%s: general.architecture is not \"clip\": this is no vision tower",
                          gguf_name(tower));
@@ -389,7 +480,7 @@ enum status gguf_check_tower(const struct gguf *model, const struct gguf *tower,
                          "%s is a tower (%s) that does not go with %s, a model of the architecture "
                          "%s: keep a model and its tower in a folder of their own",
                          gguf_name(tower), kind->projector, gguf_name(model), architecture->name);
-    if (check_keys(tower, kind, e) || check_sizes(tower, kind, e) ||
+    if (check_keys(tower, kind, e) || check_words(tower, kind, e) || check_sizes(tower, kind, e) ||
         check_width(model, tower, architecture, kind, e))
         return e->status;
     return check_deepstack(model, tower, architecture, kind, e);

@@ -37,6 +37,9 @@ struct tower_marks {
 };
 struct tower_marks tower_marks_of(const struct tower_kind *kind);
 
+/* Puts the members of text_config that tell of pictures. */
+void gguf_write_tower_text(struct json_writer *w, const struct gguf *model,
+                           const struct architecture *architecture);
 /* Puts the members of config.json that tell of pictures. */
 enum status gguf_write_tower(struct json_writer *w, const struct gguf *model, struct error *e);
 /* Appends preprocessor_config.json. */

@@ -6,17 +6,19 @@
 #include "retro/weights/gguf_tower.h"
 
 /* Tensors of a tower's file, and of the folder's; NULL: the folder has none. '#' is a number, '*'
- * is "weight" or "bias". */
+ * is "weight" or "bias", '?' is a bound, "input_min", "input_max", "output_min" or "output_max". */
 struct tower_tensor {
     const char *name, *folder;
 };
 
 enum tower_family {
     TOWER_GEMMA3,
+    TOWER_GEMMA4,
     TOWER_QWEN2,
     TOWER_QWEN2_5,
     TOWER_QWEN3,
     TOWER_LLAVA,
+    TOWER_LLAVA_NEXT,
     TOWER_PIXTRAL,
     TOWER_MISTRAL3
 };
@@ -25,6 +27,7 @@ struct tower_kind {
     const char *projector; /* clip.projector_type */
     const char *told_by; /* a tensor that towers of this kind have, and others of the same projector
                             have not; NULL: none */
+    const char *told_key; /* likewise a key of `vision` */
     enum tower_family family;
     /* The architectures of models that it goes with, and the model_type of their folders. */
     const char *models[4], *types[4];
@@ -34,6 +37,7 @@ struct tower_kind {
     const char *last; /* the tensor whose dimension last_dim is the width of the model */
     int last_dim;
     bool paired; /* queries and keys lie in pairs (struct gguf_view) */
+    bool sound;  /* files may have a tower of sound, too, which is passed over */
     struct tower_marks marks;
     const char *processor;             /* image_processor_type */
     int64_t least_pixels, most_pixels; /* of a picture of any size, where the file does not tell */

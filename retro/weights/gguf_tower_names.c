@@ -13,11 +13,18 @@ bool tower_swaps_mlp(const struct gguf *tower) {
     return there && down->shape[1] == norm->shape[0] && up->shape[1] != norm->shape[0];
 }
 
+static bool is_bound(const char *ending) {
+    static const char *const bounds[] = {"input_min", "input_max", "output_min", "output_max"};
+    for (size_t i = 0; i < ARRAY_COUNT(bounds); i++)
+        if (strcmp(ending, bounds[i]) == 0) return true;
+    return false;
+}
+
 /* Whether a name has the form of a row; its number, -1 without one, and its ending. */
 static bool match(const char *form, const char *name, int64_t *number, const char **ending) {
     *number = -1;
     *ending = "";
-    for (; *form && *form != '*'; form++) {
+    for (; *form && *form != '*' && *form != '?'; form++) {
         if (*form == '#') {
             char *end;
             *number = strtol(name, &end, 10);
@@ -32,7 +39,7 @@ static bool match(const char *form, const char *name, int64_t *number, const cha
     }
     if (*form == '\0') return *name == '\0';
     *ending = name;
-    return strcmp(name, "weight") == 0 || strcmp(name, "bias") == 0;
+    return *form == '?' ? is_bound(name) : strcmp(name, "weight") == 0 || strcmp(name, "bias") == 0;
 }
 
 /* A row's name for the folder, with the number and the ending. */
@@ -41,7 +48,7 @@ static bool fill(char *out, size_t size, const char *form, int64_t number, const
     for (; *form; form++) {
         if (*form == '#')
             buffer_printf(&name, "%lld", (long long)number);
-        else if (*form == '*')
+        else if (*form == '*' || *form == '?')
             buffer_append_string(&name, ending);
         else
             buffer_append(&name, form, 1);
@@ -52,7 +59,7 @@ static bool fill(char *out, size_t size, const char *form, int64_t number, const
     return fits;
 }
 
-/* The rows of both products of an MLP are beside each other. */
+/* The rows of both products of an MLP are beside each other in towers that have no bounds. */
 static const struct tower_tensor *exchange_mlp(const struct tower_tensor *row) {
     if (strstr(row->name, "ffn_up")) return row + 1;
     return strstr(row->name, "ffn_down") ? row - 1 : row;
@@ -66,12 +73,18 @@ static bool name_tensor(struct gguf_view *view, const struct gguf *tower,
         int64_t number;
         if (!match(row->name, name, &number, &ending)) continue;
         if (row->folder == NULL) return true;
-        if (tower_swaps_mlp(tower)) row = exchange_mlp(row);
+        if (kind->family != TOWER_GEMMA4 && tower_swaps_mlp(tower)) row = exchange_mlp(row);
+        view->scalar = strchr(row->name, '?') != NULL;
         if (strncmp(name, "v.deepstack.", strlen("v.deepstack.")) == 0)
             number = tower_count_deepstack(tower, kind, number);
         return fill(view->name, sizeof view->name, row->folder, number, ending);
     }
     return false;
+}
+
+/* Names of a tower of sound. */
+static bool is_of_sound(const char *name) {
+    return strncmp(name, "a.", 2) == 0 || strncmp(name, "mm.a.", 5) == 0;
 }
 
 /* The rows of a head of a matrix whose queries or keys lie in pairs; 0: it is no such. */
@@ -94,12 +107,14 @@ enum status gguf_view_tower(struct gguf_view *view, const struct gguf *model,
     *view = (struct gguf_view){.turned = false};
     *frames = NULL;
     if (two && strcmp(tensor->name, second) == 0) return STATUS_OK;
+    if (kind->sound && is_of_sound(tensor->name)) return STATUS_OK;
     if (two && strcmp(tensor->name, first) == 0) {
         *frames = gguf_find(tower, second);
         if (*frames == NULL)
             return error_set(e, STATUS_CORRUPT, "%s: tensor %s is missing", gguf_name(tower),
                              second);
     }
+    view->by_pixel = kind->family == TOWER_GEMMA4 && strcmp(tensor->name, first) == 0;
     view->paired = find_paired(tower, kind, tensor->name);
     if (name_tensor(view, tower, kind, tensor->name)) return STATUS_OK;
     return error_set(e, STATUS_UNSUPPORTED, "%s: tensor \"%s\" has no place in a tower of %s",

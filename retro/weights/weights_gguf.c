@@ -34,6 +34,7 @@ static void describe_gguf(struct stored_tensor *stored, const struct gguf_tensor
         stored->n_dims = 1;
         stored->shape[0] = (int64_t)from->elements;
     }
+    if (view->scalar && from->elements == 1) stored->n_dims = 0;
     stored->turned = view->turned;
     stored->paired = view->paired;
     stored->apart = view->apart;
@@ -84,6 +85,30 @@ static enum status join_frames(struct entry *entry, const struct gguf_tensor *fi
     return STATUS_OK;
 }
 
+/* The product of a patch, [d, colours, P, P], as [d, P * P * colours]. */
+static enum status order_by_pixel(struct entry *entry, const struct gguf_tensor *from,
+                                  struct error *e) {
+    struct stored_tensor *stored = &entry->tensor;
+    bool plain = from->n_dims == 4 && block_form_plain(from->form) && from->elements > 0;
+    if (!plain)
+        return error_set(e, STATUS_CORRUPT,
+                         "tensor \"%s\" is no product of patches in F32, F16 or BF16", from->name);
+    size_t colors = (size_t)from->shape[1], pixels = (size_t)(from->shape[2] * from->shape[3]);
+    size_t piece = from->bytes / from->elements, row = colors * pixels * piece;
+    char *ordered = malloc(from->bytes);
+    if (ordered == NULL)
+        return error_set(e, STATUS_NO_MEMORY, "no memory for the tensor %s", stored->name);
+    for (size_t at = 0; at < from->bytes; at += row)
+        for (size_t i = 0; i < colors * pixels; i++) {
+            size_t plane = i % colors * pixels + i / colors;
+            memcpy(ordered + at + i * piece, from->data + at + plane * piece, piece);
+        }
+    stored->n_dims = 2;
+    stored->shape[1] = (int64_t)(colors * pixels);
+    stored->data = entry->copy = ordered;
+    return STATUS_OK;
+}
+
 static enum status add_tower_tensor(struct weights *weights, const struct gguf_tensor *from,
                                     struct error *e) {
     struct gguf_view view;
@@ -94,6 +119,7 @@ static enum status add_tower_tensor(struct weights *weights, const struct gguf_t
     const char *name = entry->tensor.name;
     describe_gguf(&entry->tensor, from, &view);
     entry->tensor.name = name;
+    if (view.by_pixel) return order_by_pixel(entry, from, e);
     return second ? join_frames(entry, from, second, e) : STATUS_OK;
 }
 

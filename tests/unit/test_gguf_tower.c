@@ -463,6 +463,261 @@ static void draft_pair(struct gguf_draft *model, struct gguf_draft *tower) {
     draft_gemma(tower);
 }
 
+/* A tensor of the dimensions, outermost first. */
+static void draft_shape(struct gguf_draft *d, const char *name, int n, const uint64_t *dims) {
+    size_t numbers = 1;
+    d->n_tensors++;
+    draft_text(&d->tensors, name);
+    draft_number(&d->tensors, (uint64_t)n, 4);
+    for (int i = n; i-- > 0;) {
+        draft_number(&d->tensors, dims[i], 8);
+        numbers *= dims[i];
+    }
+    draft_data(d, 0, numbers * sizeof(float));
+}
+
+/* A model of Gemma 4 with two layers, of which one has a window. */
+static void draft_gemma4_model(struct gguf_draft *d, uint32_t layer_inputs) {
+    draft_model(d, "gemma4", "<|image|>");
+    draft_u32(d, "gemma4.attention.head_count_kv", 1);
+    draft_u32(d, "gemma4.attention.key_length", 16);
+    draft_u32(d, "gemma4.attention.key_length_swa", 8);
+    draft_u32(d, "gemma4.attention.sliding_window", 8);
+    draft_u32(d, "gemma4.embedding_length_per_layer_input", layer_inputs);
+    draft_u32(d, "tokenizer.ggml.padding_token_id", 1);
+    draft_list(d, "gemma4.attention.sliding_window_pattern", GGUF_BOOL, 2);
+    draft_number(&d->keys, 1, 1);
+    draft_number(&d->keys, 0, 1);
+}
+
+/* Two heads of 8 with one of keys, and tables of 40 columns and lines. */
+static void draft_gemma4(struct gguf_draft *d, uint64_t tables, uint64_t key_rows) {
+    const uint64_t patch[] = {16, 3, 4, 4}, table[] = {tables, 40, 16}, one[] = {1};
+    draft_tower(d, "gemma4v");
+    draft_shape(d, "v.patch_embd.weight", 4, patch);
+    draft_shape(d, "v.position_embd.weight", 3, table);
+    draft_tensor(d, "v.blk.0.attn_q.weight", 0, 16, 16, 16 * 64);
+    draft_tensor(d, "v.blk.0.attn_k.weight", 0, key_rows, 16, key_rows * 64);
+    draft_shape(d, "v.blk.0.attn_q.input_max", 1, one);
+    draft_tensor(d, "mm.input_projection.weight", 0, 32, 16, 32 * 64);
+}
+
+static void draft_gemma4_pair(struct gguf_draft *model, struct gguf_draft *tower) {
+    *model = *tower = (struct gguf_draft){0};
+    draft_gemma4_model(model, 0);
+    draft_gemma4(tower, 2, 8);
+}
+
+/* The files of the small models have a tower of sound, too. */
+static void draft_sound(struct gguf_draft *d) {
+    draft_key(d, "clip.has_audio_encoder", GGUF_BOOL);
+    draft_number(&d->keys, 1, 1);
+    draft_word(d, "clip.audio.projector_type", "gemma4a");
+    draft_u32(d, "clip.audio.block_count", 12);
+    draft_tensor(d, "a.blk.0.attn_q.weight", 0, 16, 16, 16 * 64);
+    draft_tensor(d, "mm.a.input_projection.weight", 0, 32, 16, 32 * 64);
+}
+
+static void check_gemma4_config(const struct gguf *gguf, bool linked) {
+    struct buffer text = {0};
+    struct error e = {0};
+    if (gguf_write_config(gguf, &text, &e)) fail_msg("%s", e.text);
+    struct json *config = parse(&text);
+    const struct json *vision = json_member(config, "vision_config"),
+                      *inner = json_member(config, "text_config");
+    assert_true(json_text_is(json_member(config, "model_type"), "gemma4"));
+    assert_int_equal(json_int(json_member(config, "image_token_id")), 2);
+    assert_int_equal(json_int(json_member(inner, "pad_token_id")), 1);
+    assert_true(linked == json_text_is(json_member(inner, "use_bidirectional_attention"), "vision"));
+    assert_int_equal(json_int(json_member(vision, "head_dim")), 8);
+    assert_int_equal(json_int(json_member(vision, "num_key_value_heads")), 1);
+    assert_int_equal(json_int(json_member(vision, "position_embedding_size")), 40);
+    assert_int_equal(json_int(json_member(vision, "pooling_kernel_size")), 3);
+    assert_true(json_bool(json_member(vision, "use_clipped_linears")));
+    assert_false(json_bool(json_member(vision, "standardize")));
+    json_close(config);
+    buffer_free(&text);
+}
+
+static void test_gemma4(void **state) {
+    (void)state;
+    for (uint32_t layer_inputs = 0; layer_inputs <= 8; layer_inputs += 8) {
+        struct gguf_draft model = {0}, tower = {0};
+        struct gguf *gguf;
+        draft_gemma4_model(&model, layer_inputs);
+        draft_gemma4(&tower, 2, 8);
+        draft_sound(&tower);
+        open_drafts(&gguf, &model, &tower);
+        check_gemma4_config(gguf, layer_inputs == 0);
+        gguf_close(gguf);
+    }
+}
+
+/* Pixels with their colours, where the file has planes of colours; a bound is one number. */
+static void test_gemma4_tensors(void **state) {
+    (void)state;
+    struct gguf_draft model, tower;
+    struct weights *weights;
+    struct error e = {0};
+    draft_gemma4_pair(&model, &tower);
+    draft_sound(&tower);
+    if (open_weights(&weights, &model, &tower, &e)) fail_msg("%s", e.text);
+    assert_int_equal(weights_count(weights), 7);
+    const struct stored_tensor *patch =
+        weights_find(weights, "model.vision_tower.patch_embedder.input_proj.weight");
+    assert_non_null(patch);
+    assert_int_equal(patch->n_dims, 2);
+    assert_int_equal(patch->shape[1], 48);
+    const uint8_t *bytes = patch->data;
+    for (int i = 0; i < 16 * 48; i++) {
+        int row = i / 48, color = i % 3, pixel = i % 48 / 3;
+        assert_int_equal(bytes[4 * i], (uint8_t)(4 * (48 * row + 16 * color + pixel)));
+    }
+    const struct stored_tensor *bound = weights_find(
+        weights, "model.vision_tower.encoder.layers.0.self_attn.q_proj.input_max");
+    assert_non_null(bound);
+    assert_int_equal(bound->n_dims, 0);
+    weights_close(weights);
+}
+
+static void test_gemma4_processor(void **state) {
+    (void)state;
+    struct gguf_draft model, tower;
+    struct preprocessor processor;
+    struct error e = {0};
+    char path[FOLDER_PATH_SIZE];
+    folder_path(path, folder, "model.gguf");
+    draft_gemma4_pair(&model, &tower);
+    write_draft(&model, "model.gguf");
+    write_draft(&tower, "mmproj-x.gguf");
+    if (preprocessor_open(&processor, path, &e)) fail_msg("%s", e.text);
+    assert_int_equal(processor.kind, PREPROCESSOR_GEMMA4);
+    assert_int_equal(processor.most_tokens, 280);
+    assert_true(processor.normalize); /* colours of another mean than 0 */
+
+    draft_gemma4_pair(&model, &tower);
+    draft_free(&model);
+    draft_u32(&tower, "clip.vision.image_max_pixels", 70 * 12 * 12 + 1);
+    write_draft(&tower, "mmproj-x.gguf");
+    if (preprocessor_open(&processor, path, &e)) fail_msg("%s", e.text);
+    assert_int_equal(processor.most_tokens, 70);
+
+    draft_gemma4_pair(&model, &tower);
+    draft_free(&model);
+    draft_u32(&tower, "clip.vision.image_max_pixels", 0);
+    write_draft(&tower, "mmproj-x.gguf");
+    assert_int_not_equal(preprocessor_open(&processor, path, &e), STATUS_OK);
+    expect_words(&e, "\"clip.vision.image_max_pixels\" is no number of pixels");
+}
+
+static void refuse_gemma4(struct gguf_draft *tower, const char *words) {
+    struct gguf_draft model = {0};
+    struct gguf *gguf;
+    struct buffer text = {0};
+    struct error e = {0};
+    draft_gemma4_model(&model, 0);
+    open_drafts(&gguf, &model, tower);
+    assert_int_not_equal(gguf_write_config(gguf, &text, &e), STATUS_OK);
+    expect_words(&e, words);
+    buffer_free(&text);
+    gguf_close(gguf);
+}
+
+static void test_other_gemma4s(void **state) {
+    (void)state;
+    struct gguf_draft model, tower = {0};
+    draft_gemma4(&tower, 3, 8);
+    refuse_gemma4(&tower, "v.position_embd.weight is missing, or not one table of columns");
+    tower = (struct gguf_draft){0};
+    draft_gemma4(&tower, 2, 12);
+    refuse_gemma4(&tower, "queries of 16 rows and keys of 12 in 2 heads");
+    tower = (struct gguf_draft){0};
+    draft_tower(&tower, "gemma4v");
+    draft_tensor(&tower, "mm.input_projection.weight", 0, 32, 16, 32 * 64);
+    refuse_gemma4(&tower, "tensor v.blk.0.attn_q.weight is missing or no matrix");
+
+    model = tower = (struct gguf_draft){0};
+    draft_gemma4_model(&model, 0);
+    draft_tower(&tower, "gemma4v");
+    draft_tensor(&tower, "v.patch_embd.weight", 0, 16, 48, 16 * 48 * 4);
+    draft_tensor(&tower, "mm.input_projection.weight", 0, 32, 16, 32 * 64);
+    refuse_weights(&model, &tower, "\"v.patch_embd.weight\" is no product of patches");
+    draft_gemma4_pair(&model, &tower);
+    draft_tensor(&tower, "v.blk.0.attn_q.input_mid", 0, 0, 1, 4);
+    refuse_weights(&model, &tower, "\"v.blk.0.attn_q.input_mid\" has no place in a tower");
+    draft_pair(&model, &tower);
+    draft_tensor(&tower, "a.blk.0.attn_q.weight", 0, 16, 16, 16 * 64);
+    refuse_weights(&model, &tower, "\"a.blk.0.attn_q.weight\" has no place in a tower of gemma3");
+}
+
+/* LLaVA 1.6: `n` numbers of pinpoints, each of them `side`. */
+static void draft_llava_next(struct gguf_draft *d, uint64_t n, uint32_t side) {
+    draft_tower(d, "mlp");
+    draft_list(d, "clip.vision.image_grid_pinpoints", GGUF_I32, n);
+    for (uint64_t i = 0; i < n; i++) draft_number(&d->keys, side, 4);
+    draft_tensor(d, "mm.2.weight", 0, 32, 32, 32 * 32 * 4);
+}
+
+static void test_llava_next(void **state) {
+    (void)state;
+    static const char *const names[] = {"model.image_newline", "v.image_newline"};
+    char path[FOLDER_PATH_SIZE];
+    folder_path(path, folder, "model.gguf");
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        struct gguf_draft model = {0}, tower = {0};
+        struct weights *weights;
+        struct preprocessor processor;
+        struct error e = {0};
+        draft_model(&model, "llama", "<image>");
+        draft_llava_next(&tower, 4, 64);
+        draft_word(&tower, "clip.vision.image_aspect_ratio", "anyres");
+        draft_word(&tower, "clip.vision.mm_patch_merge_type", "spatial_unpad");
+        draft_tensor(&tower, names[i], 0, 0, 32, 32 * 4);
+        if (open_weights(&weights, &model, &tower, &e)) fail_msg("%s", e.text);
+        assert_non_null(weights_find(weights, "image_newline"));
+        weights_close(weights);
+        if (preprocessor_open(&processor, path, &e)) fail_msg("%s", e.text);
+        assert_int_equal(processor.kind, PREPROCESSOR_LLAVA_NEXT);
+        assert_int_equal(processor.grid_count, 2);
+        assert_int_equal(processor.grids[1].width, 64);
+    }
+}
+
+static void refuse_grids(uint64_t n, uint32_t side, const char *words) {
+    struct gguf_draft model = {0}, tower = {0};
+    struct preprocessor processor;
+    struct error e = {0};
+    char path[FOLDER_PATH_SIZE];
+    folder_path(path, folder, "model.gguf");
+    draft_model(&model, "llama", "<image>");
+    draft_llava_next(&tower, n, side);
+    write_draft(&model, "model.gguf");
+    write_draft(&tower, "mmproj-x.gguf");
+    assert_int_not_equal(preprocessor_open(&processor, path, &e), STATUS_OK);
+    expect_words(&e, words);
+}
+
+static void refuse_next(const char *key, const char *word) {
+    struct gguf_draft model = {0}, tower = {0};
+    draft_model(&model, "llama", "<image>");
+    draft_llava_next(&tower, 4, 64);
+    draft_word(&tower, key, word);
+    refuse_drafts(&model, &tower, key);
+}
+
+static void test_other_llava_nexts(void **state) {
+    (void)state;
+    refuse_next("clip.vision.image_aspect_ratio", "anyres_max_9");
+    refuse_next("clip.vision.mm_patch_merge_type", "flat");
+    refuse_next("clip.vision.mm_projector_type", "ldp");
+    refuse_grids(3, 64, "is no list of some pairs of sides");
+    refuse_grids(0, 64, "is no list of some pairs of sides");
+    refuse_grids(4096, 64, "is no list of some pairs of sides");
+    refuse_grids(4, 0, "image_grid_pinpoints");
+    refuse_grids(4, UINT32_MAX, "image_grid_pinpoints");
+    refuse_grids(4, 48, "no multiple of the tile");
+}
+
 static void test_refused_pairs(void **state) {
     (void)state;
     struct gguf_draft model, tower;
@@ -635,6 +890,12 @@ int main(void) {
         TEST(test_added_token),
         TEST(test_names),
         TEST(test_exchanged_names),
+        TEST(test_gemma4),
+        TEST(test_gemma4_tensors),
+        TEST(test_gemma4_processor),
+        TEST(test_other_gemma4s),
+        TEST(test_llava_next),
+        TEST(test_other_llava_nexts),
         TEST(test_refused_pairs),
         TEST(test_tensors_without_a_place),
         TEST(test_several_towers),
