@@ -163,6 +163,22 @@ enum status check_model(const struct config *config, const char *folder, const s
     return status;
 }
 
+/* The folder's words on pictures. Without its processor's file a start refuses pictures, and so
+ * it does for a decoder with a table of positions. */
+static enum status check_pictures(const struct config *config, const struct model *model,
+                                  const struct tokenizer *tokenizer, struct error *e) {
+    const struct model_info *info = model_info(model);
+    struct picture_input input = {0};
+    if (info->picture_rows == 0 || info->max_positions > 0) return STATUS_OK;
+    if (check_picture_steps(config, model, e)) return e->status;
+    enum status status = picture_input_open(&input, model, tokenizer, config->model.path,
+                                            check_picture_rows(config, info), e);
+    if (status == STATUS_NOT_FOUND) return STATUS_OK;
+    if (status == STATUS_OK) status = check_picture_rows_together(config, &input, e);
+    picture_input_close(&input);
+    return status ? error_prefix(e, "model.path") : STATUS_OK;
+}
+
 static enum status check_documents(const struct config *config, const struct model_info *model,
                                    const struct tokenizer *tokenizer, struct backend *backend,
                                    struct error *e) {
@@ -215,13 +231,13 @@ static enum status check_parts(const struct config *config, const struct model *
     enum status status = check_sessions(config, model, e);
     if (status) return error_prefix(e, "model.path: %s", config->model.path);
     status = check_blocks(config, model, e);
-    if (status == STATUS_OK) status = check_picture_steps(config, model, e);
     if (status == STATUS_OK) status = check_mode(config, info, &mode, e);
     if (status == STATUS_OK && documents_wanted(config))
         status = check_query(config, info, mode, config->model.path, e);
     if (status == STATUS_OK && info->chunk_length > 0)
         status = check_neighbors(config, info, &k, &most, e);
     if (status == STATUS_OK) status = check_tokenizer(info, config->model.path, &tokenizer, e);
+    if (status == STATUS_OK) status = check_pictures(config, model, tokenizer, e);
     if (status == STATUS_OK) status = check_prefixes(config, info, tokenizer, e);
     if (status == STATUS_OK) status = check_documents(config, info, tokenizer, backend, e);
     tokenizer_close(tokenizer);
