@@ -225,7 +225,8 @@ struct glu_args {
     struct gating gating;
 };
 
-/* y = activation(x) by, element by element; y may be x or by. */
+/* y = activation(x) by, where a column of x weighs as many columns of `by` as these are a multiple
+ * of it: x [rows, F], by and y [rows, n F]. y may be by, and where n is 1 it may be x. */
 struct gate_args {
     struct tensor y, x, by;
     enum activation activation;
@@ -264,7 +265,7 @@ enum delta_rule {
      * then a of each:
      *
      *     S = e^(-rate softplus(a + bias)) S
-     *     S = S + k outer (sigmoid(b) (v - k S))
+     *     S = S + k outer (write_scale sigmoid(b) (v - k S))
      *     y = q S
      */
     DELTA_CORRECTS,
@@ -294,6 +295,7 @@ struct delta_args {
     enum delta_rule rule;
     int key_heads, value_heads, key_dim, value_dim;
     float least, most; /* where rows add */
+    float write_scale; /* where they do not; 0: none, as 1 */
 };
 enum {
     DELTA_MAX_KERNEL = 8,
@@ -358,6 +360,16 @@ struct scale_args {
 struct clamp_args {
     struct tensor y, x;
     const float *least, *most; /* device, one number each */
+};
+
+/* xIELU (Huang and Schlag 2024, arXiv 2411.13010), which may be in place:
+ *
+ *     y = softplus(positive) x^2 + slope x                                 where x > 0
+ *     y = (slope + softplus(negative)) (e^min(x, least) - 1 - x) + slope x    elsewhere
+ */
+struct xielu_args {
+    struct tensor y, x;
+    const float *positive, *negative, *slope, *least; /* device, one number each */
 };
 
 /* x = cap tanh(x / cap), in place; cap > 0. */
@@ -471,7 +483,7 @@ struct sample_args {
     OPERATION(linear) OPERATION(linear_heads) OPERATION(attention) OPERATION(attention_shares) \
     OPERATION(norm) OPERATION(square_rows) OPERATION(add) OPERATION(glu) OPERATION(gate) \
     OPERATION(convolve) OPERATION(delta) OPERATION(route) OPERATION(experts) \
-    OPERATION(scale) OPERATION(clamp) OPERATION(softcap) OPERATION(embed) OPERATION(rope) \
+    OPERATION(scale) OPERATION(clamp) OPERATION(xielu) OPERATION(softcap) OPERATION(embed) OPERATION(rope) \
     OPERATION(gather_rows) OPERATION(scatter_rows) OPERATION(mean_rows) OPERATION(sample)
 /* clang-format on */
 #define OPERATION_MEMBER(name) void (*name)(struct backend * b, const struct name##_args *a);

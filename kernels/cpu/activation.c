@@ -50,7 +50,18 @@ enum { GATE_COLUMNS = 256 };
 struct gating_rows {
     const struct gate_args *args;
     const struct cpu_kernels *kernels;
+    int each; /* columns that a column of x weighs */
 };
+
+/* y = weights by, of n weights. */
+static void weigh_columns(float *y, const float *by, const float *weights, int n, int each) {
+    if (each == 1) {
+        for (int j = 0; j < n; j++) y[j] = weights[j] * by[j];
+        return;
+    }
+    for (int j = 0; j < n; j++)
+        for (int k = j * each; k < (j + 1) * each; k++) y[k] = weights[j] * by[k];
+}
 
 static void gate_row(const void *context, int i, int thread) {
     (void)thread;
@@ -61,13 +72,14 @@ static void gate_row(const void *context, int i, int thread) {
     for (int first = 0; first < args->x.cols; first += GATE_COLUMNS) {
         int n = min_int(GATE_COLUMNS, args->x.cols - first);
         rows->kernels->activate(weights, x + first, n, args->activation);
-        for (int j = 0; j < n; j++) y[first + j] = weights[j] * by[first + j];
+        weigh_columns(y + first * rows->each, by + first * rows->each, weights, n, rows->each);
     }
 }
 
 void cpu_gate(struct backend *backend, const struct gate_args *args) {
     struct gating_rows rows = {.args = args, .kernels = cpu_of(backend)->kernels};
-    cpu_run(backend, 4.0 * args->x.rows * args->x.cols, args->x.rows, gate_row, &rows);
+    rows.each = args->y.cols / args->x.cols;
+    cpu_run(backend, 4.0 * args->y.rows * args->y.cols, args->y.rows, gate_row, &rows);
 }
 
 struct scaling {
@@ -103,6 +115,43 @@ static void clamp_row(const void *context, int i, int thread) {
 
 void cpu_clamp(struct backend *backend, const struct clamp_args *args) {
     cpu_run(backend, 2.0 * args->x.rows * args->x.cols, args->x.rows, clamp_row, args);
+}
+
+struct xielu_rows {
+    const struct xielu_args *args;
+    const struct cpu_kernels *kernels;
+    float positive, negative, slope, least;
+};
+
+/* e^x is s / (1 - s) of the sigmoid s, which the kernels have; x is not above `least` there, which
+ * is about 0. */
+static void xielu_row(const void *context, int i, int thread) {
+    (void)thread;
+    const struct xielu_rows *rows = context;
+    const float *x = row_f32(rows->args->x, i);
+    float *y = row_f32(rows->args->y, i), s[GATE_COLUMNS];
+    for (int first = 0; first < rows->args->x.cols; first += GATE_COLUMNS) {
+        int n = min_int(GATE_COLUMNS, rows->args->x.cols - first);
+        for (int j = 0; j < n; j++) s[j] = x[first + j] < rows->least ? x[first + j] : rows->least;
+        rows->kernels->activate(s, s, n, ACTIVATION_SIGMOID);
+        for (int j = 0; j < n; j++) {
+            float v = x[first + j], below = rows->negative * (s[j] / (1 - s[j]) - 1 - v),
+                  above = rows->positive * v * v;
+            y[first + j] = (v > 0 ? above : below) + rows->slope * v;
+        }
+    }
+}
+
+static float softplus(float a) { return a > 20 ? a : (float)log1p(exp((double)a)); }
+
+void cpu_xielu(struct backend *backend, const struct xielu_args *args) {
+    struct xielu_rows rows = {.args = args,
+                              .kernels = cpu_of(backend)->kernels,
+                              .positive = softplus(*args->positive),
+                              .negative = *args->slope + softplus(*args->negative),
+                              .slope = *args->slope,
+                              .least = *args->least};
+    cpu_run(backend, 8.0 * args->x.rows * args->x.cols, args->x.rows, xielu_row, &rows);
 }
 
 /* Rows of logits are long and few, so a piece is a run of columns. */

@@ -65,13 +65,15 @@ static void weigh_row(const struct delta_piece *piece, int row, int to) {
     const struct delta_args *args = piece->args;
     const float *gates = row_f32(args->gates, row);
     bool adds = args->rule == DELTA_ADDS;
+    double scale = args->write_scale > 0 ? (double)args->write_scale : 1;
     for (int i = 0; i < piece->n; i++) {
         int head = piece->first + i, at = to * piece->n + i;
         const float *a = adds ? gates : gates + args->value_heads;
         double step = softplus((double)a[head] + (double)args->bias[head]);
         if (adds) step = fmin(fmax(step, (double)args->least), (double)args->most);
         piece->scratch->decay[at] = (float)exp(-(double)args->rate[head] * step);
-        piece->scratch->strength[at] = (float)(adds ? step : 1 / (1 + exp(-(double)gates[head])));
+        piece->scratch->strength[at] =
+            (float)(adds ? step : scale / (1 + exp(-(double)gates[head])));
     }
 }
 

@@ -11,7 +11,7 @@
 struct gate_kernel_args {
     view y, x, by;
     enum activation activation;
-    int unused = 0;
+    int each; /* columns that a column of x weighs */
 };
 
 /* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads x and by, writes y. */
@@ -19,17 +19,20 @@ template <int V>
 __global__ void gate_rows_kernel(struct gate_kernel_args k) {
     int row = (int)blockIdx.x, col = first_column<V>();
     if (col >= k.y.cols) return;
-    lanes<V> x = lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col);
-    lanes<V> by = lanes_load<V>(k.by.data, DTYPE_F32, row * k.by.stride + col);
+    lanes<V> x, by = lanes_load<V>(k.by.data, DTYPE_F32, row * k.by.stride + col);
+    if (k.each == 1) x = lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col);
+    for (int j = 0; j < V && k.each > 1; j++)
+        x.at[j] = ((const float *)k.x.data)[row * k.x.stride + (col + j) / k.each];
     for (int j = 0; j < V; j++) x.at[j] = value_activate(x.at[j], k.activation) * by.at[j];
     lanes_store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, x);
 }
 
 void cuda_gate(struct backend *backend, const struct gate_args *args) {
-    struct gate_kernel_args gate_kernel_args = {args->y, args->x, args->by, args->activation};
-    int v = view_divides(&args->y, 4) && view_divides(&args->x, 4) && view_divides(&args->by, 4)
-                ? 4
-                : 1;
+    int each = args->y.cols / args->x.cols;
+    struct gate_kernel_args gate_kernel_args = {args->y, args->x, args->by, args->activation, each};
+    bool wide = view_divides(&args->y, 4) && view_divides(&args->by, 4) &&
+                (each > 1 || view_divides(&args->x, 4));
+    int v = wide ? 4 : 1;
     kernel_launch(backend, v == 4 ? gate_rows_kernel<4> : gate_rows_kernel<1>,
                   row_grid(args->y.rows, args->y.cols, v), row_threads(args->y.cols, v), 0,
                   gate_kernel_args);
@@ -87,7 +90,8 @@ struct delta_kernel_args {
     int first;                      /* of the round's */
     enum delta_rule rule;
     int key_heads, value_heads, key_dim, value_dim;
-    float least, most;
+    float least, most, write_scale;
+    int unused = 0;
 };
 
 /* S of a head; NULL of state -1. */
@@ -109,7 +113,7 @@ __device__ static struct delta_weights weigh_row(const struct delta_kernel_args 
     float a = gates[adds ? head : k.value_heads + head] + k.bias[head];
     float step = a > 20 ? a : log1pf(expf(a));
     if (adds) step = fminf(fmaxf(step, k.least), k.most);
-    return {expf(-k.rate[head] * step), adds ? step : 1 / (1 + expf(-gates[head]))};
+    return {expf(-k.rate[head] * step), adds ? step : k.write_scale / (1 + expf(-gates[head]))};
 }
 
 enum { DELTA_THREADS = DELTA_MAX_HEAD };
@@ -252,7 +256,8 @@ void cuda_delta(struct backend *backend, const struct delta_args *args) {
                                   args->key_dim,
                                   args->value_dim,
                                   args->least,
-                                  args->most};
+                                  args->most,
+                                  args->write_scale > 0 ? args->write_scale : 1};
     size_t shared = (2 * DELTA_MAX_HEAD + DELTA_THREADS / WARP) * sizeof(float);
     for (int round = 0; k.first < args->n_spans; round++) {
         kernel_launch(backend, delta_rule_kernel,

@@ -133,6 +133,39 @@ void cuda_scale(struct backend *backend, const struct scale_args *args) {
                   scale_kernel_args);
 }
 
+/* y = xIELU(x) */
+
+struct xielu_kernel_args {
+    view y, x;
+    const float *positive, *negative, *slope, *least;
+};
+
+__device__ static float softplus_of(float a) { return a > 20 ? a : log1pf(expf(a)); }
+
+/* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads x, writes y. */
+template <int V>
+__global__ void xielu_rows_kernel(struct xielu_kernel_args k) {
+    int row = (int)blockIdx.x, col = first_column<V>();
+    if (col >= k.x.cols) return;
+    float slope = *k.slope, least = *k.least, positive = softplus_of(*k.positive),
+          negative = slope + softplus_of(*k.negative);
+    lanes<V> x = lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col);
+    for (int j = 0; j < V; j++) {
+        float v = x.at[j], below = negative * (expm1f(v < least ? v : least) - v);
+        x.at[j] = (v > 0 ? positive * v * v : below) + slope * v;
+    }
+    lanes_store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, x);
+}
+
+void cuda_xielu(struct backend *backend, const struct xielu_args *args) {
+    struct xielu_kernel_args xielu_kernel_args = {args->y,        args->x,     args->positive,
+                                                  args->negative, args->slope, args->least};
+    int v = view_divides(&args->x, 4) && view_divides(&args->y, 4) ? 4 : 1;
+    kernel_launch(backend, v == 4 ? xielu_rows_kernel<4> : xielu_rows_kernel<1>,
+                  row_grid(args->y.rows, args->y.cols, v), row_threads(args->y.cols, v), 0,
+                  xielu_kernel_args);
+}
+
 /* y = x between two numbers */
 
 struct clamp_kernel_args {

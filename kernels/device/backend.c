@@ -274,9 +274,11 @@ void backend_glu(struct backend *backend, const struct glu_args *args) {
 }
 
 void backend_gate(struct backend *backend, const struct gate_args *args) {
-    CHECK(tensor_is_f32(&args->x, args->x.rows, args->x.cols));
-    CHECK(tensor_is_f32(&args->y, args->x.rows, args->x.cols) &&
-          tensor_is_f32(&args->by, args->x.rows, args->x.cols));
+    CHECK(tensor_is_f32(&args->x, args->x.rows, args->x.cols) && args->x.cols > 0);
+    CHECK(tensor_is_f32(&args->y, args->x.rows, args->y.cols) &&
+          tensor_is_f32(&args->by, args->x.rows, args->y.cols));
+    CHECK(args->y.cols % args->x.cols == 0);
+    CHECK(args->y.cols == args->x.cols || args->y.data != args->x.data);
     if (!backend->error.status) backend->ops->gate(backend, args);
 }
 
@@ -360,6 +362,13 @@ void backend_experts(struct backend *backend, const struct experts_args *args) {
 void backend_scale(struct backend *backend, const struct scale_args *args) {
     CHECK(tensor_is_f32(&args->x, args->x.rows, args->x.cols));
     if (!backend->error.status) backend->ops->scale(backend, args);
+}
+
+void backend_xielu(struct backend *backend, const struct xielu_args *args) {
+    CHECK(tensor_is_f32(&args->x, args->x.rows, args->x.cols) &&
+          tensor_is_f32(&args->y, args->x.rows, args->x.cols));
+    CHECK(args->positive && args->negative && args->slope && args->least);
+    if (!backend->error.status) backend->ops->xielu(backend, args);
 }
 
 void backend_clamp(struct backend *backend, const struct clamp_args *args) {

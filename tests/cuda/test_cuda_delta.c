@@ -155,7 +155,26 @@ static void test_gate(void **state) {
         }
 }
 
+static void test_gate_of_heads(void **state) {
+    (void)state;
+    static const int sizes[][2] = {{1, 16}, {4, 16}, {5, 7}, {3, 128}, {300, 3}};
+    for (size_t s = 0; s < ARRAY_COUNT(sizes); s++) {
+        struct both x = both_random(DTYPE_F32, 3, sizes[s][0], 1),
+                    by = both_random(DTYPE_F32, 3, sizes[s][0] * sizes[s][1], 4);
+        struct gate_args a = {
+            .y = by.host, .x = x.host, .by = by.host, .activation = ACTIVATION_SIGMOID};
+        backend_gate(reference, &a);
+        a.y = a.by = by.device;
+        a.x = x.device;
+        backend_gate(device, &a);
+        assert_both(by, 1e-6, "gate of heads");
+        both_free(x);
+        both_free(by);
+    }
+}
+
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {TEST(test_delta), TEST(test_rows_alone), TEST(test_gate)};
+    const struct CMUnitTest tests[] = {TEST(test_delta), TEST(test_rows_alone), TEST(test_gate),
+                                       TEST(test_gate_of_heads)};
     RUN_TESTS(argc, argv, tests);
 }

@@ -231,6 +231,36 @@ static void test_scale(void **state) {
             check_scale(row_counts[r], widths[w], (int)(w % 2) * 4, r % 2);
 }
 
+static void check_xielu(int rows, int cols, int gap) {
+    if (!chosen()) return;
+    struct both x = both_random(DTYPE_F32, rows, cols, gap),
+                y = both_random(DTYPE_F32, rows, cols, 0),
+                numbers[4] = {both_vector(1), both_vector(1), both_vector(1), both_vector(1)};
+    backend_xielu(reference, &(struct xielu_args){.y = y.host,
+                                                  .x = x.host,
+                                                  .positive = numbers[0].host.data,
+                                                  .negative = numbers[1].host.data,
+                                                  .slope = numbers[2].host.data,
+                                                  .least = numbers[3].host.data});
+    backend_xielu(device, &(struct xielu_args){.y = y.device,
+                                               .x = x.device,
+                                               .positive = numbers[0].device.data,
+                                               .negative = numbers[1].device.data,
+                                               .slope = numbers[2].device.data,
+                                               .least = numbers[3].device.data});
+    assert_both(y, 1e-5, "xIELU");
+    both_free(x);
+    both_free(y);
+    for (int i = 0; i < 4; i++) both_free(numbers[i]);
+}
+
+static void test_xielu(void **state) {
+    (void)state;
+    for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
+        for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
+            check_xielu(row_counts[r], widths[w], (int)(w % 2) * 4);
+}
+
 static void check_add(int rows, int cols, bool bias, bool scale, int target) {
     if (!chosen()) return;
     struct both a = both_random(DTYPE_F32, rows, cols, 4),
@@ -899,6 +929,7 @@ int main(int argc, char **argv) {
         TEST(test_norm_heads),
         TEST(test_softcap),
         TEST(test_clamp),
+        TEST(test_xielu),
         TEST(test_scale),
         TEST(test_add),
         TEST(test_add_and_norm),

@@ -8,6 +8,7 @@ enum { ROWS = 70, STATES = 6 };
 /* A net, and rows of one or more sequences. */
 struct net {
     enum delta_rule rule;
+    float write_scale;
     int key_heads, value_heads, key_dim, value_dim, kernel, channels;
     struct tensor x, gates, filter, convolved, states, y;
     float *rate, *bias, *skip, *filter_bias;
@@ -27,6 +28,7 @@ static struct net net_make(enum delta_rule rule, int key_heads, int value_heads,
     net.channels = 2 * key_heads * key_dim + value_heads * value_dim;
     int columns = (kernel - 1) * net.channels + value_heads * key_dim * value_dim;
     bool adds = rule == DELTA_ADDS;
+    net.write_scale = value_heads % 2 == 0 ? 2 : 0;
     net.x = random_tensor(DTYPE_F32, ROWS, net.channels, 3);
     net.convolved = padded_tensor(DTYPE_F32, ROWS, net.channels, 1);
     net.gates = random_tensor(DTYPE_F32, ROWS, (adds ? 1 : 2) * value_heads, 1);
@@ -75,6 +77,7 @@ static void net_run(struct backend *b, const struct net *net, const struct state
                                           .least = least,
                                           .most = most,
                                           .rule = net->rule,
+                                          .write_scale = net->write_scale,
                                           .spans = spans,
                                           .n_spans = n,
                                           .states = net->states,
@@ -124,7 +127,8 @@ static void reference_row(const struct net *net, int row, int head, double *stat
     double step = softplus(a + (double)net->bias[head]);
     if (adds) step = fmin(fmax(step, (double)least), (double)most);
     double decay = exp(-(double)net->rate[head] * step);
-    double strength = adds ? step : 1 / (1 + exp(-gate));
+    double scale = net->write_scale > 0 ? (double)net->write_scale : 1;
+    double strength = adds ? step : scale / (1 + exp(-gate));
     take_key(net, row, q_at, 1 / sqrt((double)keys), q);
     take_key(net, row, k_at, 1, k);
     for (int c = 0; c < values; c++) {
@@ -332,9 +336,36 @@ static void gate_values(struct backend *b) {
         }
 }
 
+/* A column weighs several. */
+static void gate_head_values(struct backend *b) {
+    static const int sizes[][2] = {{1, 16}, {4, 1}, {4, 16}, {5, 7}, {300, 3}};
+    for (size_t s = 0; s < ARRAY_COUNT(sizes); s++)
+        for (int inplace = 0; inplace < 2; inplace++) {
+            int heads = sizes[s][0], each = sizes[s][1];
+            struct tensor x = random_tensor(DTYPE_F32, 9, heads, 1),
+                          by = random_tensor(DTYPE_F32, 9, heads * each, 4),
+                          own = padded_tensor(DTYPE_F32, 9, heads * each, 2);
+            struct tensor y = inplace ? by : own, weights = copy_of(by);
+            backend_gate(
+                b, &(struct gate_args){.y = y, .x = x, .by = by, .activation = ACTIVATION_SIGMOID});
+            for (int i = 0; i < 9; i++)
+                for (int j = 0; j < heads * each; j++) {
+                    double expected =
+                        tensor_get(weights, i, j) / (1 + exp(-(double)tensor_get(x, i, j / each)));
+                    assert_true(fabs(tensor_get(y, i, j) - expected) <= 3e-7);
+                }
+            assert_gaps_untouched(y);
+            free(x.data);
+            free(by.data);
+            free(own.data);
+            free(weights.data);
+        }
+}
+
 static void test_gate(void **state) {
     (void)state;
     for_each_variant(gate_values, 2);
+    for_each_variant(gate_head_values, 2);
 }
 
 int main(void) {

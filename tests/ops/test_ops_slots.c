@@ -154,6 +154,47 @@ static void scale_sizes(struct backend *b) {
     }
 }
 
+static void xielu_sizes(struct backend *b) {
+    static const int sizes[] = {0, 1, 15, 33, 513};
+    const float positive = 0.3f, negative = -0.8f, slope = 0.5f, least = -1e-6f;
+    const double p = log1p(exp((double)positive)), n = (double)slope + log1p(exp((double)negative));
+    for (size_t s = 0; s < ARRAY_COUNT(sizes) * 2; s++) {
+        int cols = sizes[s / 2];
+        struct tensor x = random_tensor(DTYPE_F32, ROWS, cols, 2),
+                      y = padded_tensor(DTYPE_F32, ROWS, cols, 1),
+                      before = padded_tensor(DTYPE_F32, ROWS, cols, 0), out = s % 2 ? x : y;
+        for (int i = 0; i < ROWS; i++)
+            for (int j = 0; j < cols; j++) {
+                float value = j == 7 ? -60 : j == 9 ? 0 : 3 * tensor_get(x, i, j);
+                tensor_set(x, i, j, value);
+                tensor_set(before, i, j, value);
+            }
+        backend_xielu(b, &(struct xielu_args){.y = out,
+                                              .x = x,
+                                              .positive = &positive,
+                                              .negative = &negative,
+                                              .slope = &slope,
+                                              .least = &least});
+        for (int i = 0; i < ROWS; i++)
+            for (int j = 0; j < cols; j++) {
+                double v = (double)tensor_get(before, i, j),
+                       below = n * (expm1(fmin(v, (double)least)) - v),
+                       expected = (v > 0 ? p * v * v : below) + (double)slope * v;
+                assert_true(fabs((double)tensor_get(out, i, j) - expected) <=
+                            1e-6 * (1 + fabs(expected)));
+            }
+        assert_gaps_untouched(out);
+        free(x.data);
+        free(y.data);
+        free(before.data);
+    }
+}
+
+static void test_xielu(void **state) {
+    (void)state;
+    for_each_variant(xielu_sizes, 2);
+}
+
 static void clamp_sizes(struct backend *b) {
     static const int sizes[] = {0, 1, 15, 33, 513};
     const float least = -0.4f, most = 0.7f;
@@ -320,7 +361,7 @@ static void test_scales(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_norms), cmocka_unit_test(test_softcap),
-                                       cmocka_unit_test(test_clamp), cmocka_unit_test(test_scale),
-                                       cmocka_unit_test(test_scales)};
+                                       cmocka_unit_test(test_clamp), cmocka_unit_test(test_xielu),
+                                       cmocka_unit_test(test_scale), cmocka_unit_test(test_scales)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
