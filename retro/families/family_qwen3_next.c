@@ -98,7 +98,8 @@ static enum status read_decoder(const struct json *config, struct delta_keys *ke
     if (dims->activation != ACTIVATION_SILU)
         return error_set(e, STATUS_UNSUPPORTED,
                          "config.json: \"hidden_act\" must be silu, for the delta nets' sake");
-    dims->zero_centered_gamma = dims->head_gate = true;
+    dims->zero_centered_gamma = true;
+    dims->head_gate = dims->head_dim;
     dims->qk_norm = QK_NORM_HEAD;
     dims->mlp_bias = false;
     spec->window = 0;

@@ -64,6 +64,8 @@ struct state_dims {
     bool filter_bias;  /* the convolution has biases */
     bool proj_bias;    /* so have the first and the last product */
     float least, most; /* of the steps of a state space (struct delta_args) */
+    float write_scale; /* of what a delta net writes (struct delta_args) */
+    float epsilon;     /* of the norm of value heads in a delta net; 0: that of the other norms */
     bool plain_rate;   /* the checkpoint has minus the rate of a head's decay, not its logarithm */
 };
 
@@ -132,7 +134,10 @@ struct dims {
     bool layer_scaled; /* each layer multiplies its rows by a number */
     bool clipped;      /* rows are cut off before and behind each product of a layer, at bounds of
                           the checkpoint's (struct clip_bounds) */
-    bool head_gate;    /* what self attention finds is weighed by sigmoids of a fourth product */
+    int head_gate; /* columns of a gate of each head, by a fourth product: its sigmoids weigh what
+                      self attention finds. The head's own number or 1; 0: none */
+    bool leaves_bare; /* branches are added as they are (struct layer_spec) */
+    bool xielu; /* the activation of MLPs without gate is xIELU, with numbers of each layer's own */
     struct state_dims state;
     struct latent_dims latent;
     struct distance_dims distances;

@@ -141,8 +141,8 @@ static void self_attention(const struct pass *pass, const struct layer *layer,
     const struct stack *stack = pass->stack;
     const struct layer_heads sizes = stack_heads(stack, &layer->spec);
     int heads = sizes.queries.n, kv_heads = sizes.keys.n, h = sizes.dim;
-    int all = heads + 2 * kv_heads, gates = stack->dims.head_gate ? heads : 0;
-    struct tensor qkv = tensor_cols(pass->scratch.qkv, 0, (all + gates) * h),
+    int all = (heads + 2 * kv_heads) * h, gates = heads * stack->dims.head_gate;
+    struct tensor qkv = tensor_cols(pass->scratch.qkv, 0, all + gates),
                   product = tensor_cols(qkv, 0, layer->qkv.weight.n_out);
     struct tensor q = tensor_cols(qkv, 0, heads * h), k = tensor_cols(qkv, heads * h, kv_heads * h),
                   v = tensor_cols(qkv, (heads + kv_heads) * h, kv_heads * h),
@@ -169,7 +169,10 @@ static void self_attention(const struct pass *pass, const struct layer *layer,
     attention.distances = score_distances(pass, layer, q, k);
     layer_attend(pass, &attention, pass->self_shares);
     if (gates > 0)
-        mixed = gate_rows(model, mixed, tensor_cols(qkv, all * h, gates * h), ACTIVATION_SIGMOID);
+        backend_gate(model->backend, &(struct gate_args){.y = mixed,
+                                                         .x = tensor_cols(qkv, all, gates),
+                                                         .by = mixed,
+                                                         .activation = ACTIVATION_SIGMOID});
     if (layer->spec.clipped)
         layer_clip_row_parallel(pass, mixed, &layer->proj, &layer->clips[CLIP_PROJ],
                                 &layer->norm_attention);
@@ -239,6 +242,14 @@ static void apply_mlp(const struct pass *pass, const struct layer *layer, struct
         return;
     }
     struct tensor gated = widen_rows(pass, input, &layer->fc1, ffn);
+    if (layer->xielu_slope.data)
+        backend_xielu(pass->model->backend,
+                      &(struct xielu_args){.y = gated,
+                                           .x = gated,
+                                           .positive = layer->xielu_positive.data,
+                                           .negative = layer->xielu_negative.data,
+                                           .slope = layer->xielu_slope.data,
+                                           .least = layer->xielu_least.data});
     layer_project_row_parallel(pass, gated, &layer->fc2, &layer->norm_out);
 }
 

@@ -79,17 +79,28 @@ static bool is_beside(size_t place) {
            place == offsetof(struct layer, norm_dense_out);
 }
 
+static bool is_xielu(size_t place) {
+    return place == offsetof(struct layer, xielu_positive) ||
+           place == offsetof(struct layer, xielu_negative) ||
+           place == offsetof(struct layer, xielu_slope) ||
+           place == offsetof(struct layer, xielu_least);
+}
+
 /* A place of the layer's MLP. */
 static bool is_mlp(size_t place) {
     return place == offsetof(struct layer, norm_mlp) || place == offsetof(struct layer, norm_out) ||
            place == offsetof(struct layer, fc1) || place == offsetof(struct layer, fc2) ||
            place == offsetof(struct layer, router_bias) ||
            place == offsetof(struct layer, router_scale) || is_expert(place) ||
-           is_around_experts(place) || is_shared_expert(place) || is_beside(place);
+           is_around_experts(place) || is_shared_expert(place) || is_beside(place) ||
+           is_xielu(place);
 }
 
 static bool mlp_has_place(const struct layer *layer, const struct dims *dims, size_t place) {
     if (layer->spec.without_mlp) return false;
+    if (place == offsetof(struct layer, norm_out)) return !layer->spec.leaves_bare;
+    if (place == offsetof(struct layer, norm_mlp)) return !layer->spec.reads_bare;
+    if (is_xielu(place)) return dims->xielu && !layer->spec.experts;
     if (is_expert(place)) return layer->spec.experts;
     if (is_around_experts(place)) return layer->spec.experts && dims->expert_width > 0;
     if (place == offsetof(struct layer, router_bias))
@@ -130,7 +141,8 @@ bool layer_has_place(const struct layer *layer, const struct dims *dims, size_t 
     if (place == offsetof(struct layer, norm_q) || place == offsetof(struct layer, norm_k))
         return dims->qk_norm != QK_NORM_NONE;
     if (place == offsetof(struct layer, norm_in))
-        return mixer != MIXER_NONE && !layer->spec.enters_bare;
+        return mixer != MIXER_NONE && !layer->spec.enters_bare && !layer->spec.reads_bare;
+    if (place == offsetof(struct layer, norm_attention)) return !layer->spec.leaves_bare;
     if (place == offsetof(struct layer, sinks)) return dims->sinks;
     return layer->spec.cross || !is_cross(place);
 }

@@ -17,7 +17,7 @@
 #include "retro/model/tensors.h"
 #include "retro/weights/gguf_blocks.h"
 
-enum { MAX_PARTS = 3 };
+enum { MAX_PARTS = 4 };
 
 /* A matrix on its way to the device is rows of values and, when quantised, rows of scales and
  * minimums beside them. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/base/text.h"
 #include "retro/model/loader.h"
 #include "retro/weights/fp8_blocks.h"
 
@@ -303,10 +304,12 @@ static int find_whole(const struct loader *loader, const struct place *the_place
     return -1;
 }
 
-/* Whether a row names one of the tensors of the place. */
+/* Whether a row names one of the tensors of the place. A part that is a weight alone adds nothing
+ * to the bias of the others. */
 static bool is_row_of(const struct place *place, int i, int whole) {
     const struct tensor_row *row = &place->rows->rows[i];
     if (row->place != place->rows->rows[place->row].place) return false;
+    if (place->bias && ends_with(row->names[0], ".weight")) return false;
     if (whole >= 0) return i == whole;
     bool other = part_is_all(row->part) && i != place->row;
     return !other && part_is_of(row->part, place->share.n_blocks);

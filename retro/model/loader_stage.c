@@ -333,6 +333,9 @@ enum status loader_stage(struct loader *loader, struct staged_place *staged,
         return STATUS_OK;
     }
     enum status status = stage_take(loader, staged, dtype, e);
+    if (status == STATUS_OK && place->bias) /* that perhaps not all parts have */
+        memset(staged->room[PLANE_VALUES], 0,
+               (size_t)staged->rows * plane_bytes(dtype, PLANE_VALUES, staged->cols));
     for (int k = 0; k < n && status == STATUS_OK; k++) {
         struct block_rows rows = {.stage = staged, .from = &parts[k], .share = share};
         if (reads_blocks(&parts[k]))

@@ -69,7 +69,8 @@ static void enter_states(const struct pass *pass, const struct layer *layer, str
                              .key_dim = dims->key_dim,
                              .value_dim = dims->value_dim,
                              .least = dims->least,
-                             .most = dims->most});
+                             .most = dims->most,
+                             .write_scale = dims->write_scale});
 }
 
 static struct tensor values_of(const struct pass *pass) {
@@ -97,6 +98,8 @@ static struct tensor mix_delta(const struct pass *pass, const struct layer *laye
                                struct tensor input) {
     const struct model *model = pass->model;
     const struct mixer_columns columns = stack_mixer_columns(pass->stack);
+    const struct dims *dims = &pass->stack->dims;
+    float epsilon = dims->state.epsilon > 0 ? dims->state.epsilon : dims->epsilon;
     struct tensor y = values_of(pass), product = project_product(pass, layer, input);
     struct state_rows rows = {tensor_cols(product, 0, columns.channels), pass->scratch.gates};
     layer_project_rows(model, rows.gates, input, &layer->state_gates, ACTIVATION_NONE);
@@ -105,7 +108,7 @@ static struct tensor mix_delta(const struct pass *pass, const struct layer *laye
     backend_norm(model->backend, &(struct norm_args){.y = y,
                                                      .x = y,
                                                      .gamma = layer->state_norm.gamma,
-                                                     .epsilon = pass->stack->dims.epsilon,
+                                                     .epsilon = epsilon,
                                                      .kind = NORM_RMS,
                                                      .heads = pass->stack->state_heads.n});
     return gate_rows(model, y, tensor_cols(product, columns.channels, columns.values),

@@ -188,6 +188,8 @@ struct layer_spec {
     bool without_mlp;           /* the layer is its mixer alone */
     bool experts;               /* the MLP is one of experts, chosen row by row */
     bool enters_bare;           /* self attention reads the rows themselves: there is no norm_in */
+    bool reads_bare;            /* so does the MLP: there is no norm_mlp either */
+    bool leaves_bare;           /* there is neither norm_attention nor norm_out */
     bool cross;                 /* has cross attention, which reads dims.reads */
     bool cross_residual_normed; /* the residual of cross attention is the normed stream */
 };
@@ -218,12 +220,12 @@ struct clip_bounds {
 enum clip { CLIP_Q, CLIP_K, CLIP_V, CLIP_PROJ, CLIP_GATE, CLIP_UP, CLIP_FC2, CLIP_COUNT };
 
 /* Self attention is one product: rows Q [H h], K [G h], V [G h], and with dims.head_gate the gate's
- * [H h]. Where values are keys it is Q, K, and where keys and values are another layer's it is Q.
- * cross_kv likewise K, V. Gated fc1: gate [F], up [F]. Latent attention has, in place of qkv, the
- * product that makes latents, [rank + rope, d]; one for queries, rows plain, rope of each head, and
- * before it one to their own short rows where it has those; and for each head what takes a query to
- * the latents, [rank, plain], and a mixture of latents to a value, [value, rank]. A layer with
- * experts has, in place of fc1 and fc2, the router [experts, d], those of each expert, and the
+ * [H head_gate]. Where values are keys it is Q, K, and where keys and values are another layer's it
+ * is Q. cross_kv likewise K, V. Gated fc1: gate [F], up [F]. Latent attention has, in place of qkv,
+ * the product that makes latents, [rank + rope, d]; one for queries, rows plain, rope of each head,
+ * and before it one to their own short rows where it has those; and for each head what takes a
+ * query to the latents, [rank, plain], and a mixture of latents to a value, [value, rank]. A layer
+ * with experts has, in place of fc1 and fc2, the router [experts, d], those of each expert, and the
  * shared expert's with its gate [1, d] where there is one that is weighed. Where dims.expert_width
  * is not 0, experts_in [width, d] is before the experts and experts_out [d, width] behind them.
  *
@@ -245,6 +247,8 @@ struct layer {
     struct weight input_gate, input_proj;
     struct norm_weights norm_input;
     struct tensor scale; /* [1, 1], of dims.layer_scaled; data NULL without */
+    /* [1, 1] each, of dims.xielu (struct xielu_args); data NULL without. */
+    struct tensor xielu_positive, xielu_negative, xielu_slope, xielu_least;
     struct projection qkv, proj, cross_q, cross_kv, cross_proj, fc1, fc2, shared_fc1, shared_fc2;
     struct projection router;
     struct projection experts_in, experts_out; /* of dims.expert_width; without data in others */

@@ -62,7 +62,7 @@ static int widest_heads(const struct stack *stack, bool wide, int *queries) {
     struct layer_heads heads = stack_heads(stack, &spec);
     int q = heads.queries.n * heads.dim;
     *queries = max_int(*queries, q);
-    return (stack->dims.head_gate ? 2 : 1) * q + 2 * heads.keys.n * heads.dim;
+    return q + heads.queries.n * stack->dims.head_gate + 2 * heads.keys.n * heads.dim;
 }
 
 /* Columns of the parts. */

@@ -30,6 +30,10 @@ static const struct place_shape layer_shapes[] = {
      SPLIT_COPY},
     {offsetof(struct layer, norm_input), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct layer, scale), KIND_TABLE, EXTENT_ONE, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, xielu_positive), KIND_TABLE, EXTENT_ONE, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, xielu_negative), KIND_TABLE, EXTENT_ONE, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, xielu_slope), KIND_TABLE, EXTENT_ONE, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, xielu_least), KIND_TABLE, EXTENT_ONE, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct layer, router), KIND_PROJECTION, EXTENT_EXPERTS, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct layer, router_bias), KIND_TABLE, EXTENT_ONE, EXTENT_EXPERTS, SPLIT_COPY},
     {offsetof(struct layer, router_scale), KIND_TABLE, EXTENT_ONE, EXTENT_EXPERTS, SPLIT_COPY},
@@ -250,7 +254,8 @@ static int extent_size(const struct model *model, const struct dims *dims, enum 
         case EXTENT_ONE: return 1;
         case EXTENT_HIDDEN: return dims->hidden;
         case EXTENT_QKV:
-            return ((dims->head_gate ? 2 : 1) * dims->heads + 2 * dims->kv_heads) * dims->head_dim;
+            return (dims->heads + 2 * dims->kv_heads) * dims->head_dim +
+                   dims->heads * dims->head_gate;
         case EXTENT_NORM_Q:
             return dims->qk_norm == QK_NORM_HEAD ? dims->head_dim : dims->heads * dims->head_dim;
         case EXTENT_NORM_K:
@@ -295,9 +300,10 @@ static int count_blocks(const struct model *model, const struct dims *dims, enum
     int q = dims->heads * dims->head_dim, k = dims->kv_heads * dims->head_dim;
     switch (out) {
         case EXTENT_QKV:
-            blocks[0] = blocks[3] = q;
+            blocks[0] = q;
             blocks[1] = blocks[2] = k;
-            return dims->head_gate ? 4 : 3;
+            blocks[3] = dims->heads * dims->head_gate;
+            return dims->head_gate > 0 ? 4 : 3;
         case EXTENT_STATE_IN:
         case EXTENT_STATE_GATES:
         case EXTENT_STATE_CHANNELS: return count_state_blocks(&dims->state, out, blocks);
@@ -339,8 +345,8 @@ static struct portion find_portion(const struct model *model, const struct stack
                                    enum extent extent, int block) {
     switch (extent) {
         case EXTENT_QKV:
-            return portion_times(block % 3 == 0 ? stack->heads : stack->kv_heads,
-                                 stack->dims.head_dim);
+            if (block == 3) return portion_times(stack->heads, stack->dims.head_gate);
+            return portion_times(block == 0 ? stack->heads : stack->kv_heads, stack->dims.head_dim);
         case EXTENT_STATE_IN:
         case EXTENT_STATE_GATES:
         case EXTENT_STATE_VALUES:
