@@ -30,7 +30,7 @@ static enum status read_text(const struct json *config, struct model_spec *model
                              struct error *e) {
     struct gemma4_keys keys = {
         .decoder = {.spec = *model_spec,
-                    .rope = {.base = 1e6, .local_base = 10000, .proportional = true},
+                    .rope = {.base = 1e6, .local_base = 10000, .proportional = 0.25},
                     .window_pattern = 6,
                     .names_two_sided = true,
                     .layers_differ = true}};

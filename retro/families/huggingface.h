@@ -33,11 +33,12 @@ struct rope_rules {
     bool grows;         /* queries grow by llama_4_scaling_beta, which is needed then */
     bool alpha;         /* "dynamic" with an "alpha" has a larger base, and no more */
     bool scales_scores; /* scores grow by the square of what yarn's mscale_all_dim makes */
-    bool reads_text;   /* mrope_section says nothing: the three positions of a text's row are one */
-    bool proportional; /* some pairs of whole heads turn; tables without a window are of wide heads
-                          where there are any, and absent ones turn a quarter of the pairs */
-    bool multimodal;   /* a row has three positions, of which mrope_section gives each pair one */
-    bool interleaved;  /* whose pairs take turns (Qwen3-VL), whatever mrope_interleaved says */
+    bool reads_text; /* mrope_section says nothing: the three positions of a text's row are one */
+    double proportional; /* 0, or some pairs of whole heads turn, this share of them where the file
+                            is silent; tables without a window are of wide heads where there are any
+                          */
+    bool multimodal;     /* a row has three positions, of which mrope_section gives each pair one */
+    bool interleaved;    /* whose pairs take turns (Qwen3-VL), whatever mrope_interleaved says */
     int sections[MROPE_SECTIONS]; /* where mrope_section is silent */
 };
 /* Fills a stack's rotary dims and tables from rope_theta, rope_scaling and rope_parameters;
@@ -70,6 +71,8 @@ struct huggingface_decoder {
     bool may_look_ahead;   /* the family has such embedders */
     bool names_two_sided;  /* which is "all", or "vision": pictures alone, so of texts none */
     bool layers_differ;    /* the family reads per_layer_config */
+    bool may_be_xielu;     /* the family has that activation, "xielu" */
+    bool mixes_windows;    /* "sliding_attention" may stand beside mixers in layer_types */
     const struct json *layer_configs; /* per_layer_config */
     const struct json *layer_types;
     const char *window_type;         /* in them; NULL: "sliding_attention" */
@@ -105,7 +108,8 @@ enum status huggingface_read_layer_types(struct huggingface_decoder *decoder, in
 /* The same, and where layer_types is silent windows in all layers but each window_pattern-th. */
 enum status huggingface_read_windows(struct huggingface_decoder *decoder, struct error *e);
 /* layer_types as spec.mixers: "full_attention" or "attention", and for `mixer` one of the names,
- * which NULL ends. STATUS_INVALID where it is no list of these for each layer. */
+ * which NULL ends; and where `mixes_windows`, spec.windowed. STATUS_INVALID where it is no list of
+ * these for each layer. */
 enum status huggingface_read_mixers(struct huggingface_decoder *decoder, const char *const *names,
                                     enum mixer mixer, struct error *e);
 /* spec.dense: layers without experts, those listed and those between the steps. `listed` may be

@@ -210,11 +210,16 @@ enum status huggingface_read_mixers(struct huggingface_decoder *decoder, const c
                          n);
     for (int i = 0; i < n; i++) {
         const struct json *type = json_item(decoder->layer_types, (size_t)i);
-        bool attends = is_one_of(type, attention);
+        spec->windowed[i] = decoder->mixes_windows && json_text_is(type, "sliding_attention");
+        bool attends = spec->windowed[i] || is_one_of(type, attention);
         if (!attends && !is_one_of(type, names))
             return error_set(e, STATUS_UNSUPPORTED,
-                             "config.json: \"layer_types\" [%d] must be %s or full_attention", i,
-                             names[0]);
+                             "config.json: \"layer_types\" [%d] must be %s%s or full_attention", i,
+                             names[0], decoder->mixes_windows ? ", sliding_attention" : "");
+        if (spec->windowed[i] && spec->window == 0)
+            return error_set(e, STATUS_INVALID,
+                             "config.json: \"layer_types\" has sliding_attention, but "
+                             "\"sliding_window\" is off");
         spec->mixers[i] = attends ? MIXER_ATTENTION : mixer;
     }
     return STATUS_OK;

@@ -333,7 +333,7 @@ static enum status read_partial(const struct rope_keys *keys, const struct rope_
                                 const struct dims *dims, int *dim, struct error *e) {
     double partial = keys->partial != 0 ? keys->partial : 1;
     bool share = partial > 0 && partial <= 1;
-    if (rules->proportional && share) { /* fill_proportional takes it */
+    if (rules->proportional != 0 && share) { /* fill_proportional takes it */
         *dim = dims->head_dim;
         return STATUS_OK;
     }
@@ -394,7 +394,7 @@ static void scale_scores(const struct rope_keys *keys, const struct rope_rules *
 static enum status fill_tables(struct dims *dims, const struct rope_rules *rules,
                                const struct rope_keys *global, const struct rope_keys *windowed,
                                int dim, struct error *e) {
-    bool wide = rules->proportional && dims->wide_head_dim > 0;
+    bool wide = rules->proportional != 0 && dims->wide_head_dim > 0;
     if (wide && dims->wide_head_dim > ATTENTION_MAX_HEAD)
         return STATUS_OK; /* spec_check words it */
     if (fill_table(dims, ROPE_GLOBAL, global, wide ? dims->wide_head_dim : dim, e))
@@ -411,7 +411,7 @@ static enum status refuse_kind(const struct rope_keys *keys, const struct rope_r
     if (keys->kind == KIND_DYNAMIC && needed)
         return error_set(e, STATUS_UNSUPPORTED,
                          "config.json: \"dynamic\" of the rotary positions needs %s", needed);
-    if (keys->kind != KIND_PROPORTIONAL || rules->proportional) return STATUS_OK;
+    if (keys->kind != KIND_PROPORTIONAL || rules->proportional != 0) return STATUS_OK;
     return error_set(e, STATUS_UNSUPPORTED,
                      "config.json: \"proportional\" of the rotary positions is not supported in "
                      "this family");
@@ -470,8 +470,8 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
                               : by_type          ? rope_config.parameters.full
                                                  : rope_config.parameters.flat;
     struct rope_keys windowed = rope_config.parameters.sliding;
-    if (rules->proportional && !by_type)
-        global = (struct rope_keys){.kind = KIND_PROPORTIONAL, .partial = 0.25};
+    if (rules->proportional != 0 && !by_type)
+        global = (struct rope_keys){.kind = KIND_PROPORTIONAL, .partial = rules->proportional};
     if (local) global.truncate = windowed.truncate = truncates(nested);
     int dim, same;
     if (rope_config.scales && global.base == 0) global.base = rope_config.parameters.full.base;

@@ -1,4 +1,4 @@
-/* retro/families/lfm2.h: the parts that LFM2 with and without experts share. */
+/* retro/families/lfm2.h: the parts that LFM2 with and without experts share, and LFM3 with them. */
 #pragma once
 
 #include "retro/families/huggingface.h"
@@ -18,6 +18,12 @@ extern const struct tensor_row lfm2_outer_rows[LFM2_OUTER_ROWS];
     .stacks[STACK_DECODER] = {{"model.layers.#.", "layers.#."}, rows, ARRAY_COUNT(rows)}, \
     .outer = {{NULL}, lfm2_outer_rows, LFM2_OUTER_ROWS}, .ignores = huggingface_ignores_extras
 
+#define LFM2_CONVOLUTION_ROWS \
+    {.place = offsetof(struct layer, state_in), .names = {"conv.in_proj.*"}}, \
+        {.place = offsetof(struct layer, state_filter), .names = {"conv.conv.weight"}}, \
+        {.place = offsetof(struct layer, state_filter_bias), .names = {"conv.conv.bias"}}, { \
+        .place = offsetof(struct layer, state_out), .names = { "conv.out_proj.*" } \
+    }
 /* Norms, attention and convolution of a layer. */
 #define LFM2_MIXER_ROWS \
     {.place = offsetof(struct layer, norm_in), .names = {"operator_norm.*"}}, \
@@ -27,10 +33,7 @@ extern const struct tensor_row lfm2_outer_rows[LFM2_OUTER_ROWS];
         {.place = offsetof(struct layer, norm_q), .names = {"self_attn.q_layernorm.*"}}, \
         {.place = offsetof(struct layer, norm_k), .names = {"self_attn.k_layernorm.*"}}, \
         {.place = offsetof(struct layer, proj), .names = {"self_attn.out_proj.*"}}, \
-        {.place = offsetof(struct layer, state_in), .names = {"conv.in_proj.*"}}, \
-        {.place = offsetof(struct layer, state_filter), .names = {"conv.conv.weight"}}, \
-        {.place = offsetof(struct layer, state_filter_bias), .names = {"conv.conv.bias"}}, \
-        {.place = offsetof(struct layer, state_out), .names = {"conv.out_proj.*"}}, { \
+        LFM2_CONVOLUTION_ROWS, { \
         .place = offsetof(struct layer, norm_mlp), .names = { "ffn_norm.*" } \
     }
 #define LFM2_MLP_ROWS \

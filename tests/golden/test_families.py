@@ -174,6 +174,15 @@ def test_layers_of_granite_by_another_name(tmp_path):
     expect_equal(copy_family("granite_hybrid", tmp_path, drop=["layer_types"], layers_block_type=types))
 
 
+def test_gates_of_lfm3_by_another_name(tmp_path):
+    """As transformers 5 has them in memory."""
+    folder = copy_family("lfm3_biases", tmp_path)
+    tensors = {name.replace("gate_proj", "g_proj"): t for name, t in read_tensors(folder / "model.safetensors").items()}
+    assert "model.layers.0.self_attn.g_proj.weight" in tensors
+    write_tensors(folder / "model.safetensors", tensors)
+    expect_equal(folder)
+
+
 def test_untied_needs_an_output_matrix(tmp_path):
     folder = copy_family("qwen2_bf16", tmp_path, drop=["tie_word_embeddings"])
     expect_refusal(folder, "tensor lm_head.weight is missing")
@@ -256,6 +265,13 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("lfm2", "block_multiple_of", 0, "allowed is 1"),
     ("lfm2", "conv_bias", "no", "conv_bias"),
     ("lfm2_moe", "num_experts_per_tok", 7, "7 of 6 experts"),
+    ("lfm3", "layer_types", ["conv"] * 4, "a list of 5"),
+    ("lfm3", "layer_types", ["conv", "chunked_attention"] * 2 + ["conv"], "[1] must be conv, sliding_attention or full_attention"),
+    ("lfm3", "conv_L_cache", 9, "allowed is 2 .. 8"),
+    ("lfm3", "sliding_window", None, "is off"),
+    ("lfm3", "use_attention_gate", "no", "use_attention_gate"),
+    ("lfm3", "use_sandwich_norm", 1, "use_sandwich_norm"),
+    ("lfm3", "rope_parameters", {"rope_type": "default", "rope_theta": 1e6}, "full_attention"),
     ("granite_hybrid", "layer_types", ["mamba", "attention", "conv"], "[2] must be linear_attention or full_attention"),
     ("granite_hybrid", "mamba_n_groups", 3, "must be a multiple of"),
     ("granite_hybrid", "mamba_d_head", 16, "\"mamba_n_heads\" 8 times \"mamba_d_head\" 16 must be \"mamba_expand\" times the hidden size"),
@@ -367,6 +383,9 @@ def test_unknown_family_lists_the_known(tmp_path):
         "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}),
     ("hunyuan_v1_dense", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}),
     ("lfm2", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}), ("lfm2", "norm_eps", 0.1),
+    ("lfm3", "sliding_window", 6), ("lfm3", "layer_types", ["conv", "conv", "full_attention", "conv", "full_attention"]), ("lfm3", "norm_eps", 0.1),
+    ("lfm3", "rope_parameters", {"full_attention": {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25},
+                                 "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}), ("lfm3_biases", "rope_parameters", None),
     ("granite_hybrid", "time_step_limit", [0.0, float("inf")]), ("granite_hybrid_stacked", "time_step_limit", [0.2, {"__float__": "Infinity"}]),
     ("nemotron_h", "time_step_min", 0.001), ("nemotron_h", "mlp_hidden_act", "relu"), ("nemotron_h_moe", "routed_scaling_factor", 1),
     ("nemotron_h_moe", "topk_group", 1), ("nemotron_h_moe", "norm_topk_prob", False), ("nemotron_h_moe", "num_experts_per_tok", 1),
@@ -407,6 +426,8 @@ def test_options_that_matter(tmp_path, family, key, value):
     ("granite_hybrid", "mamba_conv_bias"), ("granite_hybrid", "position_embedding_type"), ("granite_hybrid_rope", "time_step_limit"),
     ("granite_hybrid_rope", "mamba_n_groups"), ("nemotron_h", "mlp_hidden_act"), ("nemotron_h", "time_step_limit"),
     ("nemotron_h", "conv_kernel"), ("nemotron_h", "layer_norm_epsilon"), ("nemotron_h_moe_stacked", "time_step_min"), ("lfm2_moe", "use_expert_bias"), ("lfm2_moe", "norm_topk_prob"),
+    ("lfm3", "norm_eps"), ("lfm3", "conv_L_cache"), ("lfm3", "rope_parameters"), ("lfm3", "layer_types"), ("lfm3", "tie_word_embeddings"),
+    ("lfm3", "use_sandwich_norm"), ("lfm3", "use_attention_gate"),
     ("gemma4_text", "tie_word_embeddings"), ("gemma4_text", "rms_norm_eps"), ("gemma4_text", "hidden_activation"),
     ("llama4_text", "attn_temperature_tuning"), ("llama4_text", "moe_layers"), ("llama4_text", "layer_types"),
     ("hunyuan_v1_moe", "rms_norm_eps")])
@@ -431,6 +452,11 @@ def test_absent_keys(tmp_path, family, absent):
     ("glm4_moe", "use_qk_norm", False, "_norm.weight has no place"),
     ("ernie4_5_moe", "moe_layer_interval", 1, "layers.2.mlp.gate.weight is missing"),
     ("ernie4_5_moe", "moe_layer_end_index", 1, "layers.3.mlp.gate_proj.weight is missing"),
+    ("lfm3", "use_attention_gate", False, "self_attn.gate_proj.weight has no place"),
+    ("lfm3", "use_sandwich_norm", False, "norm.weight has no place"),
+    ("lfm3_bare", "use_attention_gate", True, "self_attn.gate_proj.weight is missing"),
+    ("lfm3_bare", "use_sandwich_norm", True, "post_operator_norm.weight is missing"),
+    ("lfm3_biases", "attention_bias", False, ".bias has no place"),
     ("lfm2_moe", "num_dense_layers", 2, "layers.1.feed_forward.w1.weight is missing"),
     ("nemotron_h", "layers_block_type", ["linear_attention", "mlp"], "backbone.layers.2.mixer"),
     ("nemotron_h_moe", "moe_shared_expert_intermediate_size", 16, "shared_experts.up_proj.weight is [24, 32]"),

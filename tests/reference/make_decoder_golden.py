@@ -56,6 +56,11 @@ TINY_TOWER = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, pa
 
 LFM2 = dict(num_hidden_layers=4, layer_types=["conv", "conv", "full_attention", "conv"])
 
+LFM3_ROPE = dict(full_attention=dict(rope_type="proportional", rope_theta=1e6, partial_rotary_factor=0.75, factor=2.0),
+                 sliding_attention=dict(rope_type="default", rope_theta=5000.0))
+OLMO_DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=20)
+LFM3_LAYERS = ["sliding_attention", "conv", "full_attention", "conv"]
+
 SPACE = dict(num_hidden_layers=3, intermediate_size=16, layer_types=["linear_attention", "full_attention", "linear_attention"], mamba_n_heads=8,
              mamba_d_state=12, mamba_d_conv=4, mamba_expand=2, shared_intermediate_size=24, mamba_chunk_size=8)
 MULTIPLIERS = dict(embedding_multiplier=1.5, residual_multiplier=0.7, attention_multiplier=0.2, logits_scaling=2.0)
@@ -73,6 +78,8 @@ GEMMA4_TOWER = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, n
 LLAMA4 = dict(head_dim=16, intermediate_size=24, intermediate_size_mlp=40, num_local_experts=4, attention_chunk_size=6, floor_scale=4, attn_scale=0.3)
 LLAMA4_TOWER = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4, vision_output_dim=16,
                     projector_input_dim=16, projector_output_dim=16)
+
+WITHOUT_4 = ("lfm3", "ministral", "olmo_hybrid")  # families that transformers 4 never wrote, beside Qwen3.5
 
 # Folder: model_type, and what differs from SIZES and from transformers' defaults.
 FAMILIES = {
@@ -170,6 +177,21 @@ FAMILIES = {
                                   routed_scaling_factor=1.5)),
     "lfm2_moe_stacked": ("lfm2_moe", dict(MOE, **LFM2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
                                           num_dense_layers=2, use_expert_bias=False, norm_topk_prob=False)),
+    "lfm3": ("lfm3", dict(head_dim=16, num_hidden_layers=5, sliding_window=5)),
+    "lfm3_biases": ("lfm3", dict(head_dim=8, num_hidden_layers=4, layer_types=LFM3_LAYERS, rope_parameters=LFM3_ROPE, sliding_window=9, conv_bias=True,
+                                 attention_bias=True, conv_L_cache=4, tie_word_embeddings=False)),
+    "lfm3_bare": ("lfm3", dict(head_dim=8, num_hidden_layers=4, layer_types=LFM3_LAYERS, sliding_window=9, use_sandwich_norm=False,
+                               use_attention_gate=False)),
+    "exaone4": ("exaone4", dict(head_dim=16, num_hidden_layers=4, sliding_window=5)),
+    "exaone4_whole": ("exaone4", dict(rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16),
+                                      sliding_window=None, layer_types=["full_attention"] * 2, tie_word_embeddings=True)),
+    "ministral": ("ministral", dict(head_dim=16, num_hidden_layers=3, sliding_window=5, layer_types=[TYPES[c] for c in "SFS"])),
+    "olmo_hybrid": ("olmo_hybrid", dict(OLMO_DELTA, num_hidden_layers=4, rope_parameters=dict(rope_type="default", rope_theta=None))),
+    "olmo_hybrid_stacked": ("olmo_hybrid", dict(rope("default"), num_hidden_layers=3, attention_bias=True, linear_allow_neg_eigval=False, linear_conv_kernel_dim=3)),
+    "arcee": ("arcee", dict(head_dim=16, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
+    "nemotron": ("nemotron", dict(head_dim=16)),
+    "nemotron_biases": ("nemotron", dict(rope("default", partial_rotary_factor=0.25), head_dim=16, attention_bias=True, mlp_bias=True, hidden_act="gelu", norm_eps=1e-4)),
+    "apertus": ("apertus", dict(rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16), attention_bias=True)),
     "granite_hybrid": ("granitemoehybrid", dict(MOE, **SPACE, **MULTIPLIERS, num_local_experts=5, num_experts_per_tok=2, mamba_n_groups=2,
                                                 mamba_d_head=8, tie_word_embeddings=True, time_step_limit=(0.3, float("inf")))),
     "granite_hybrid_rope": ("granitemoehybrid", dict(SPACE, **MULTIPLIERS, num_local_experts=0, mamba_proj_bias=True, mamba_conv_bias=False,
@@ -469,7 +491,7 @@ def make_folder(folder, model_type, options, seed):
     save_file(data, folder / "cases.safetensors", metadata={"format": "np"})
     expect_same(model, folder, None, data)
     written = json.loads((folder / "config.json").read_text())
-    if model_type.startswith("qwen3_5"):
+    if model_type in WITHOUT_4 or model_type.startswith("qwen3_5"):
         for path in folder.iterdir():
             path.chmod(0o644)
         return
