@@ -1,5 +1,6 @@
 /* retro/families/family_granite.c: Granite as Hugging Face stores it: as Llama, with multipliers.
- * Granite 4 is in family_granite_hybrid.c. */
+ * Those with experts are in family_granite_moe.c, those with windows in family_granite_swa.c,
+ * Granite 4 in family_granite_hybrid.c. */
 #include "retro/families/huggingface.h"
 
 /* Multipliers of words, branches and scores; logits are divided. */
@@ -18,7 +19,6 @@ enum status huggingface_read_multipliers(const struct json *config, struct model
                                          struct error *e) {
     if (spec_read(config, &granite_table, spec, e)) return e->status;
     spec->logit_scale = 1 / spec->logit_scale;
-    spec->window = 0;
     return STATUS_OK;
 }
 
@@ -31,6 +31,7 @@ static enum status read_granite(const struct json *config, struct model_spec *sp
     if (huggingface_read_decoder(config, &decoder, e) ||
         huggingface_read_multipliers(config, &decoder.spec, e))
         return e->status;
+    decoder.spec.window = 0;
     *spec = decoder.spec;
     return STATUS_OK;
 }

@@ -84,6 +84,7 @@ static enum status read_hybrid(const struct json *config, struct model_spec *mod
         huggingface_read_mixers(&keys.decoder, names, MIXER_SPACE, e))
         return e->status;
     if (!keys.turns) dims->rotated = 0;
+    spec->window = 0;
     dims->mlp_bias = false;
     dims->experts_renormalised = true;
     dims->expert_ffn = dims->ffn;
@@ -104,16 +105,7 @@ static const struct tensor_row hybrid_rows[] = {
     HUGGINGFACE_GATE_UP_ROWS(fc1, "shared_mlp"),
     {.place = offsetof(struct layer, fc1), .names = {"shared_mlp.input_linear.*"}},
     {.place = offsetof(struct layer, fc2), .names = {"shared_mlp.output_linear.*"}},
-    HUGGINGFACE_GATE_UP_ROWS(shared_fc1, "shared_mlp"),
-    {.place = offsetof(struct layer, shared_fc1), .names = {"shared_mlp.input_linear.*"}},
-    {.place = offsetof(struct layer, shared_fc2), .names = {"shared_mlp.output_linear.*"}},
-    {.place = offsetof(struct layer, router),
-     .names = {"block_sparse_moe.router.layer.weight", "block_sparse_moe.router.weight"}},
-    HUGGINGFACE_GATE_UP_ROWS(expert_fc1, "block_sparse_moe.experts.#"),
-    {.place = offsetof(struct layer, expert_fc1),
-     .names = {"block_sparse_moe.experts.#.gate_up_proj.*"}},
-    {.place = offsetof(struct layer, expert_fc2),
-     .names = {"block_sparse_moe.experts.#.down_proj.*"}},
+    HUGGINGFACE_GRANITE_EXPERT_ROWS,
 };
 
 const struct family family_granite_hybrid = {

@@ -24,6 +24,7 @@ struct rope_rules {
     bool none;               /* nothing turns, and no key is read */
     double base, local_base; /* local_base 0: the layers have one table */
     bool local_fixed;        /* rope_local_base_freq is not read */
+    bool bases_given;        /* neither is rope_theta; both tables have the same keys else */
     double partial;     /* of the dimensions of a head that turn; 0: all, and no other number is
                            supported */
     int rotated;        /* dimensions of a head that it is a share of; 0: of all */
@@ -120,10 +121,13 @@ enum status huggingface_read_dense(struct model_spec *spec, int step, const stru
  * absent or empty, by no_rope_layer_interval (family_llama.c). */
 enum status huggingface_read_unrotated(const struct json *config, struct model_spec *spec,
                                        struct error *e);
-/* Granite's multipliers of words, branches, scores and logits (family_granite.c); it has no window.
- */
+/* Granite's multipliers of words, branches, scores and logits (family_granite.c). */
 enum status huggingface_read_multipliers(const struct json *config, struct model_spec *spec,
                                          struct error *e);
+/* Granite's experts in all layers, beside an MLP that all rows use where the family has one
+ * (family_granite_moe.c). */
+enum status huggingface_read_granite_experts(const struct json *config, bool shared,
+                                             struct model_spec *spec, struct error *e);
 /* A causal layer: rotary positions but in unrotated layers, the window in windowed ones. */
 struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id stack, int i);
 /* The same, whose windowed layers turn by ROPE_LOCAL. */
@@ -222,6 +226,23 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
 #define HUGGINGFACE_SHARED_ROWS(expert) \
     HUGGINGFACE_GATE_UP_ROWS(shared_fc1, expert), { \
         .place = offsetof(struct layer, shared_fc2), .names = { expert ".down_proj.*" } \
+    }
+
+/* Granite's choice of experts and experts, and the MLP that all rows use beside them. GGUF files
+ * have gate and up apart. */
+#define HUGGINGFACE_GRANITE_EXPERT_ROWS \
+    HUGGINGFACE_GATE_UP_ROWS(shared_fc1, "shared_mlp"), \
+        {.place = offsetof(struct layer, shared_fc1), .names = {"shared_mlp.input_linear.*"}}, \
+        {.place = offsetof(struct layer, shared_fc2), .names = {"shared_mlp.output_linear.*"}}, \
+        {.place = offsetof(struct layer, router), \
+         .names = {"block_sparse_moe.router.layer.weight", "block_sparse_moe.router.weight"}}, \
+        HUGGINGFACE_GATE_UP_ROWS(expert_fc1, "block_sparse_moe.experts.#"), \
+        {.place = offsetof(struct layer, expert_fc1), \
+         .names = {"block_sparse_moe.experts.#.gate_up_proj.*"}}, \
+    { \
+        .place = offsetof(struct layer, expert_fc2), .names = { \
+            "block_sparse_moe.experts.#.down_proj.*" \
+        } \
     }
 
 /* A gated delta net, whose first products are one in order of key heads, or apart. */

@@ -458,7 +458,7 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
     const struct json *nested = json_member(config, "rope_parameters");
     bool by_type = !json_is_absent(json_member(nested, "full_attention")) ||
                    !json_is_absent(json_member(nested, "sliding_attention"));
-    bool local = rules->local_base != 0;
+    bool local = rules->local_base != 0 && !rules->bases_given;
     bool flat = !json_is_absent(nested) && json_count(nested) > 0 && !by_type;
     if (local ? flat : by_type)
         return error_set(e, STATUS_UNSUPPORTED,
@@ -475,7 +475,10 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
     if (local) global.truncate = windowed.truncate = truncates(nested);
     int dim, same;
     if (rope_config.scales && global.base == 0) global.base = rope_config.parameters.full.base;
+    if (rules->bases_given) global.base = rules->base;
     complete_keys(&global, &rope_config, rules, spec, dims);
+    if (rules->bases_given) windowed = global;
+    if (rules->bases_given) windowed.base = rules->local_base;
     if (windowed.base == 0)
         windowed.base = rope_config.local_base != 0 && !rules->local_fixed ? rope_config.local_base
                                                                            : rules->local_base;

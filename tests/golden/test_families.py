@@ -183,6 +183,18 @@ def test_gates_of_lfm3_by_another_name(tmp_path):
     expect_equal(folder)
 
 
+def test_layers_with_windows_need_a_window(tmp_path):
+    """Three of four layers have one where layer_types is silent."""
+    folder = copy_family("granite_swa", tmp_path, drop=["layer_types"], sliding_window=None)
+    expect_refusal(folder, '"sliding_window" is off')
+
+
+def test_no_layer_of_granite_turns(tmp_path):
+    """Then no key of rotary positions is read."""
+    folder = copy_family("granite_swa", tmp_path, layer_rope_theta=[0] * 5, rope_parameters={"rope_type": "mystic"})
+    assert "FAILED" in parity(folder).stdout
+
+
 def test_untied_needs_an_output_matrix(tmp_path):
     folder = copy_family("qwen2_bf16", tmp_path, drop=["tie_word_embeddings"])
     expect_refusal(folder, "tensor lm_head.weight is missing")
@@ -334,6 +346,16 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("hunyuan_v1_moe", "num_shared_expert", 2, '"num_shared_expert" 2'),
     ("hunyuan_v1_moe", "moe_layer_num_skipped", 1, "moe_layer_num_skipped"),
     ("hunyuan_v1_moe", "use_cla", True, "use_cla"),
+    ("granitemoe", "num_experts_per_tok", 6, "6 of 5 experts"),
+    ("granitemoe", "num_local_experts", 0, "allowed is 1"),
+    ("granitemoeshared", "shared_intermediate_size", -1, "allowed is 0"),
+    ("granite_swa", "layer_rope_theta", [0, 5000.0], "must be a list of 5 numbers"),
+    ("granite_swa", "layer_rope_theta", [0, 5000.0, 0, "500", 0], "[3] must be a number"),
+    ("granite_swa", "layer_rope_theta", [0, -1, 0, 500.0, 0], "[1] must be a number"),
+    ("granite_swa", "layer_rope_theta", [0, 5000.0, 0, 500.0, 0], "[3] is 500 beside 5000"),
+    ("granite_swa", "layer_rope_theta", [1000.0, 5000.0, 0, 0, 20000.0], "[4] is 20000 beside 1000"),
+    ("granite_swa", "sliding_window", None, "is off"),
+    ("granitemoe_swa", "layer_types", ["chunked_attention"] * 2, "chunked_attention"),
 ])
 def test_options_that_are_refused(tmp_path, family, key, value, words):
     folder = copy_family(family, tmp_path, **{key: value})
@@ -407,7 +429,13 @@ def test_unknown_family_lists_the_known(tmp_path):
     ("llama4_text", "attention_chunk_size", 7), ("llama4_text", "floor_scale", 5), ("llama4_text", "attn_scale", 0.2),
     ("llama4_text", "attn_temperature_tuning", False), ("llama4_text", "use_qk_norm", True), ("llama4_text", "num_experts_per_tok", 1),
     ("llama4_text", "no_rope_layers", [1, 1, 1]), ("llama4_text", "layer_types", ["full_attention"] * 3),
-    ("hunyuan_v1_moe", "moe_topk", 1), ("hunyuan_v1_moe", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0})])
+    ("hunyuan_v1_moe", "moe_topk", 1), ("hunyuan_v1_moe", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}),
+    ("granitemoe", "attention_multiplier", 1), ("granitemoe", "num_experts_per_tok", 1), ("granitemoeshared", "residual_multiplier", 0.5),
+    ("granitemoeshared", "num_experts_per_tok", 2), ("granitemoeshared", "embedding_multiplier", 1), ("granitemoeshared", "logits_scaling", 1),
+    ("granite_swa", "sliding_window", 6), ("granite_swa", "layer_rope_theta", None), ("granite_swa", "layer_rope_theta", [0] * 5),
+    ("granite_swa", "layer_rope_theta", [0, 5000.0, 0, 5000.0, 0]), ("granite_swa_yarn", "layer_rope_theta", [500.0] * 3),
+    ("granite_swa_yarn", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}), ("granitemoe_swa", "sliding_window", 6),
+    ("granitemoe_swa", "layer_types", ["full_attention"] * 2), ("granitemoe_swa", "num_experts_per_tok", 1)])
 def test_options_that_matter(tmp_path, family, key, value):
     """Each of them changes logits by far more than the tolerance, so that none is read and forgotten."""
     drop = ["layer_types"] if family in ("qwen2_window", "smollm3") and key != "layer_types" else []
@@ -430,7 +458,9 @@ def test_options_that_matter(tmp_path, family, key, value):
     ("lfm3", "use_sandwich_norm"), ("lfm3", "use_attention_gate"),
     ("gemma4_text", "tie_word_embeddings"), ("gemma4_text", "rms_norm_eps"), ("gemma4_text", "hidden_activation"),
     ("llama4_text", "attn_temperature_tuning"), ("llama4_text", "moe_layers"), ("llama4_text", "layer_types"),
-    ("hunyuan_v1_moe", "rms_norm_eps")])
+    ("hunyuan_v1_moe", "rms_norm_eps"), ("granitemoe", "rms_norm_eps"), ("granitemoe", "num_experts_per_tok"), ("granitemoe", "rope_parameters"),
+    ("granitemoeshared_stacked", "shared_intermediate_size"), ("granite_swa", "layer_types"), ("granite_swa", "rms_norm_eps"),
+    ("granite_swa", "tie_word_embeddings"), ("granitemoe_swa", "layer_types"), ("granitemoe_swa", "layer_rope_theta")])
 def test_absent_keys(tmp_path, family, absent):
     """What an absent key stands for differs by family."""
     folder = copy_family(family, tmp_path)
@@ -481,7 +511,10 @@ def test_absent_keys(tmp_path, family, absent):
     ("gemma4_moe_text", "num_experts", 3, "router.proj.weight is [4, 32], config.json makes it [3, 32]"),
     ("gemma4_moe_text", "moe_intermediate_size", 8, "experts.0.gate_up_proj.weight is [32, 32], config.json makes it [16, 32]"),
     ("gemma4_moe_text", "enable_moe_block", False, "has no place"),
-    ("hunyuan_v1_moe", "num_experts", 4, "mlp.gate.wg.weight is [5, 32], config.json makes it [4, 32]")])
+    ("hunyuan_v1_moe", "num_experts", 4, "mlp.gate.wg.weight is [5, 32], config.json makes it [4, 32]"),
+    ("granitemoe", "num_local_experts", 4, "block_sparse_moe.router.layer.weight is [5, 32], config.json makes it [4, 32]"),
+    ("granitemoeshared", "shared_intermediate_size", 16, "shared_mlp.input_linear.weight is [48, 32], config.json makes it [32, 32]"),
+    ("granitemoeshared", "shared_intermediate_size", 0, "has no place")])
 def test_experts_are_where_config_says(tmp_path, family, key, value, words):
     """Which layers have experts, how many and how large: a checkpoint of another shape is refused by a tensor's name."""
     expect_refusal(copy_family(family, tmp_path, **{key: value}), words)
@@ -515,7 +548,7 @@ def test_layers_behind_the_last_are_not_read(tmp_path, family):
     expect_refusal(folder, f"tensor model.layers.{n - 1}.eh_proj.weight has no place")
 
 
-@pytest.mark.parametrize("family", ["gpt_oss", "gpt_oss_mxfp4"])
+@pytest.mark.parametrize("family", ["gpt_oss", "gpt_oss_mxfp4", "granite_swa", "granitemoe_swa"])
 def test_sinks_and_biases_over_ranks(family):
     """Each rank has the sinks of its heads and its columns of each expert; one of them adds the second bias."""
     for way in ("tensor", "pipeline"):

@@ -213,6 +213,8 @@ static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     check_folder("tests/golden/hf/granite", DTYPE_BF16);
     check_folder("tests/golden/hf/gpt_oss", DTYPE_F32);
     check_folder("tests/golden/hf/ministral3", DTYPE_F32);
+    check_folder("tests/golden/hf/granite_swa", DTYPE_F32);
+    check_folder("tests/golden/hf/granitemoeshared", DTYPE_BF16);
     check_folder("tests/golden/hf/hunyuan_v1_dense", DTYPE_F32);
     check_folder("tests/golden/hf/gpt_oss_mxfp4", DTYPE_BF16);
     check_folder("tests/golden/hf/qwen3_next", DTYPE_F32);
