@@ -57,13 +57,14 @@ static const struct key_row qwen_vl_keys[] = {
 static const struct key_row qwen3_vl_keys[] = {RMS_SIZES, WHOLE_HEADS, QWEN3_VL_KEYS};
 static const struct key_row starcoder2_keys[] = {
     SIZES("attention.layer_norm_epsilon", "norm_epsilon"), WHOLE_HEADS};
+#define GRANITE_KEYS \
+    RMS_SIZES, WHOLE_HEADS, {"attention.scale", "attention_multiplier", KEY_FLOAT, 0}, \
+        {"embedding_scale", "embedding_multiplier", KEY_FLOAT, 0}, \
+        {"residual_scale", "residual_multiplier", KEY_FLOAT, 0}, { \
+        "logit_scale", "logits_scaling", KEY_FLOAT, 0 \
+    }
 static const struct key_row granite_keys[] = {
-    RMS_SIZES,
-    WHOLE_HEADS,
-    {"attention.scale", "attention_multiplier", KEY_FLOAT, 0},
-    {"embedding_scale", "embedding_multiplier", KEY_FLOAT, 0},
-    {"residual_scale", "residual_multiplier", KEY_FLOAT, 0},
-    {"logit_scale", "logits_scaling", KEY_FLOAT, 0},
+    GRANITE_KEYS,
     /* Of Granite 4 without state spaces and experts, whose files have the keys of both. */
     {"ssm.conv_kernel", NULL, KEY_IGNORED, 0},
     {"ssm.state_size", NULL, KEY_IGNORED, 0},
@@ -71,6 +72,12 @@ static const struct key_row granite_keys[] = {
     {"ssm.inner_size", NULL, KEY_IGNORED, 0},
     {"ssm.time_step_rank", NULL, KEY_IGNORED, 0},
     {"expert_shared_feed_forward_length", NULL, KEY_IGNORED, 0}, /* as feed_forward_length */
+};
+static const struct key_row granite_moe_keys[] = {
+    GRANITE_KEYS,
+    EXPERTS("num_local_experts"),
+    {"expert_feed_forward_length", NULL, KEY_IGNORED, 0}, /* as feed_forward_length */
+    {"expert_shared_feed_forward_length", "shared_intermediate_size", KEY_INT, 0},
 };
 static const struct key_row gemma2_keys[] = {
     RMS_SIZES,
@@ -241,6 +248,9 @@ static const struct architecture architectures[] = {
     {ARCHITECTURE("llama", "llama", llama_keys, llama_facts), .paired = true},
     {ARCHITECTURE("smollm3", "smollm3", llama_keys, llama_facts), .paired = true},
     {ARCHITECTURE("granite", "granite", granite_keys, llama_facts), .paired = true},
+    {ARCHITECTURE("granitemoe", "granitemoeshared", granite_moe_keys, llama_facts), .paired = true,
+     .told_by = "blk.0.ffn_gate_shexp.weight"},
+    {ARCHITECTURE("granitemoe", "granitemoe", granite_moe_keys, llama_facts), .paired = true},
     {ARCHITECTURE("qwen2", "qwen2", llama_keys, plain_facts)},
     {ARCHITECTURE("qwen2vl", "qwen2_vl", qwen_vl_keys, plain_facts),
      .named_as = "qwen2"}, /* without the tower */

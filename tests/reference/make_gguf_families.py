@@ -28,7 +28,7 @@ from conversion import get_model_class
 from safetensors.numpy import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from make_decoder_golden import FACTORS, MOE, SIZES, fill, make_cases, rope, words_of_4
+from make_decoder_golden import FACTORS, MOE, MULTIPLIERS, SIZES, fill, make_cases, rope, words_of_4
 
 Q8 = gguf.GGMLQuantizationType.Q8_0
 PHI3 = dict(rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75, **FACTORS),
@@ -43,8 +43,7 @@ DELTA = dict(head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, line
              linear_conv_kernel_dim=4, rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5,
                                                             mrope_interleaved=True, mrope_section=[2, 1, 1]))
 SPACE = dict(num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], mamba_n_heads=8, mamba_d_head=8,
-             mamba_d_state=16, mamba_n_groups=2, shared_intermediate_size=32, embedding_multiplier=1.5, residual_multiplier=0.7,
-             attention_multiplier=0.2, logits_scaling=2.0)
+             mamba_d_state=16, mamba_n_groups=2, shared_intermediate_size=32, **MULTIPLIERS)
 NEMOTRON = dict(num_hidden_layers=None, head_dim=16, ssm_state_size=16, mamba_num_heads=8, mamba_head_dim=8, n_groups=2, chunk_size=8)
 LFM2 = dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"])
 SLIDING, FULL = "sliding_attention", "full_attention"
@@ -82,6 +81,9 @@ FAMILIES = {
     "granitehybrid_dense": ("granitemoehybrid", dict(SPACE, num_local_experts=0, num_experts_per_tok=0, attention_bias=True), "Q8_0"),
     "granite4": ("granitemoehybrid", dict(SPACE | dict(num_hidden_layers=2, layer_types=["full_attention"] * 2), num_local_experts=0,
                                           num_experts_per_tok=0, position_embedding_type="rope"), "Q8_0"),
+    "granitemoe": ("granitemoe", dict(MOE, **MULTIPLIERS, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=True), "Q8_0"),
+    "granitemoe_shared": ("granitemoeshared", dict(MOE, **MULTIPLIERS, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2,
+                                                   shared_intermediate_size=64, attention_bias=True), "Q8_0"),
     "nemotron_h": ("nemotron_h", dict(NEMOTRON, layers_block_type=["linear_attention", "mlp", "full_attention", "mlp"], mlp_bias=True), "Q8_0"),
     "nemotron_h_moe": ("nemotron_h", dict(NEMOTRON, **EXPERTS_4, layers_block_type=["moe", "linear_attention", "full_attention", "moe"],
                                           n_routed_experts=4, n_group=1, topk_group=1, moe_shared_expert_intermediate_size=32,
@@ -195,7 +197,7 @@ def make_qwen2vl(out):
     save_file(data, out / "cases.safetensors", metadata={"format": "np"})
 
 
-SEEDS = ("deepseek2", "gemma4", "gemma4_moe", "glm4moe", "lfm2moe", "llama4", "granitehybrid", "nemotron_h_moe", "qwen35moe")
+SEEDS = ("deepseek2", "gemma4", "gemma4_moe", "glm4moe", "lfm2moe", "llama4", "granitehybrid", "granitemoe_shared", "nemotron_h_moe", "qwen35moe")
 
 
 def make_seed(name):
