@@ -309,11 +309,14 @@ bool huggingface_ignores_tower(const char *name);
     .ignores = huggingface_ignores_tower
 
 /* Decoders with attention over latents (huggingface_latent.c): what absent keys stand for, and the
- * reader. Experts are chosen by a softmax, or by sigmoids and a bias where usual->dims say so. */
+ * reader. Where usual->dims have experts, they are chosen by a softmax, or by sigmoids and a bias
+ * where these say so. */
 struct huggingface_latent_sizes {
     struct dims dims;
     int shared, first_dense; /* experts that all rows use, as one; layers without experts */
     bool lists_dense; /* those are told by mlp_layer_types alone, not by first_k_dense_replace */
+    bool one_choice;  /* of experts, in groups by the best two: no key names another */
+    bool grows;       /* queries grow with their place */
 };
 enum status huggingface_read_latent(const struct json *config,
                                     const struct huggingface_latent_sizes *usual,

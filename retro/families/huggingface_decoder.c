@@ -268,7 +268,7 @@ bool huggingface_ends_with(const char *name, const char *suffix) {
 }
 
 bool huggingface_ignores_extras(const char *name) {
-    static const char rounding[] = ".activation_scale"; /* beside fp8 */
+    static const char rounding[] = "activation_scale"; /* beside fp8 */
     size_t size = strlen(name), end = sizeof rounding - 1;
     return strstr(name, ".rotary_emb.inv_freq") != NULL || strcmp(name, "score.weight") == 0 ||
            gguf_is_head(name) || (size > end && strcmp(name + size - end, rounding) == 0);

@@ -1,6 +1,6 @@
 /* retro/families/huggingface_latent.c: decoders with attention over latents, as DeepSeek-V3's
  * relatives have it; behind the first layers the MLP is one of experts, beside one that all rows
- * use. See huggingface.h. */
+ * use, where the family has experts. See huggingface.h. */
 #include "retro/families/huggingface.h"
 
 /* The decoder's keys, and those that have no place in the spec. */
@@ -26,6 +26,8 @@ static const struct json_field latent_fields[] = {
     SIZE("qk_nope_head_dim", latent.plain, ATTENTION_MAX_HEAD),
     SIZE("qk_rope_head_dim", latent.rope, ATTENTION_MAX_HEAD),
     SIZE("v_head_dim", latent.value, ATTENTION_MAX_HEAD),
+    {"rope_interleave", JSON_BOOL, AT_DECODER(rope_interleaved)},
+    {.name = "mlp_bias", .type = JSON_MUST_BE_FALSE},
 };
 static const struct json_table latent_table = JSON_TABLE(latent_fields, .open = true);
 static const struct json_field fields[] = {
@@ -40,10 +42,8 @@ static const struct json_field fields[] = {
     {"first_k_dense_replace", JSON_INT, AT_KEYS(first_dense), .min = 0, .max = MAX_LAYERS},
     {"scoring_func", JSON_CHOICE, AT_KEYS(sigmoid), .choices = scorings},
     {"topk_method", JSON_CHOICE, AT_KEYS(method), .choices = methods},
-    {"rope_interleave", JSON_BOOL, AT_DECODER(rope_interleaved)},
     {"mlp_layer_types", JSON_RAW, AT_KEYS(mlp_types)},
     {.name = "moe_layer_freq", .type = JSON_NEUTRAL, .min = 1},
-    {.name = "mlp_bias", .type = JSON_MUST_BE_FALSE},
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
@@ -88,29 +88,59 @@ static enum status read_dense(struct latent_keys *keys, struct error *e) {
     return STATUS_OK;
 }
 
-static enum status read_keys(const struct json *config, struct latent_keys *keys, struct error *e) {
-    struct model_spec *spec = &keys->decoder.spec;
-    struct dims *dims = &spec->stacks[STACK_DECODER];
-    const struct latent_dims *latent = &dims->latent;
-    bool sigmoid = dims->router_sigmoid;
-    const struct json *query_rank = json_member(config, "q_lora_rank");
-    if (query_rank && json_is_absent(query_rank)) dims->latent.query_rank = 0;
-    if (spec_read(config, &latent_table, keys, e)) return e->status;
-    keys->decoder.query_dim = latent->plain + latent->rope;
-    keys->decoder.rope =
-        (struct rope_rules){.base = 10000, .rotated = latent->rope, .scales_scores = true};
-    if (huggingface_read_decoder(config, &keys->decoder, e) || spec_read(config, &table, keys, e) ||
-        check_routing(keys, sigmoid, e) || read_dense(keys, e))
+/* A family of one choice names none. */
+static enum status read_experts(const struct json *config, struct latent_keys *keys,
+                                struct error *e) {
+    struct dims *dims = &keys->decoder.spec.stacks[STACK_DECODER];
+    const bool sigmoid = keys->usual->dims.router_sigmoid, one = keys->usual->one_choice;
+    if (spec_read(config, &table, keys, e) || (!one && check_routing(keys, sigmoid, e)) ||
+        read_dense(keys, e))
         return e->status;
+    if (!one && keys->method == METHOD_GREEDY) dims->router_groups = dims->router_groups_used = 0;
+    dims->router_group_best = !one && keys->method == METHOD_GROUPS ? 1 : 0;
+    dims->router_bias = sigmoid;
+    dims->shared_ffn = keys->shared * dims->expert_ffn;
+    return STATUS_OK;
+}
+
+/* Where queries grow, the share of a head that turns is written, of the whole of it. */
+static struct rope_rules rope_rules_of(const struct huggingface_latent_sizes *usual,
+                                       const struct latent_dims *latent) {
+    int whole = latent->plain + latent->rope;
+    struct rope_rules rules = {.base = 10000, .rotated = latent->rope, .scales_scores = true};
+    rules.grows = usual->grows;
+    if (!rules.grows) return rules;
+    rules.rotated = whole;
+    rules.partial = (double)latent->rope / whole;
+    return rules;
+}
+
+static enum status check_heads(const struct dims *dims, struct error *e) {
     if (dims->kv_heads != dims->heads)
         return error_set(e, STATUS_UNSUPPORTED,
                          "config.json: \"num_key_value_heads\" is %d, must be "
                          "\"num_attention_heads\", which is %d",
                          dims->kv_heads, dims->heads);
-    if (keys->method == METHOD_GREEDY) dims->router_groups = dims->router_groups_used = 0;
-    dims->router_group_best = keys->method == METHOD_GROUPS ? 1 : 0;
-    dims->router_bias = sigmoid;
-    dims->shared_ffn = keys->shared * dims->expert_ffn;
+    if (dims->rotated == dims->latent.rope || dims->latent.rope % 2 != 0) return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "config.json: \"partial_rotary_factor\" of the rotary positions makes %d "
+                     "dimensions turn, must be "
+                     "\"qk_rope_head_dim\", which is %d",
+                     dims->rotated, dims->latent.rope);
+}
+
+static enum status read_keys(const struct json *config, struct latent_keys *keys, struct error *e) {
+    struct model_spec *spec = &keys->decoder.spec;
+    struct dims *dims = &spec->stacks[STACK_DECODER];
+    const struct latent_dims *latent = &dims->latent;
+    const struct json *query_rank = json_member(config, "q_lora_rank");
+    if (query_rank && json_is_absent(query_rank)) dims->latent.query_rank = 0;
+    if (spec_read(config, &latent_table, keys, e)) return e->status;
+    keys->decoder.query_dim = latent->plain + latent->rope;
+    keys->decoder.rope = rope_rules_of(keys->usual, latent);
+    if (huggingface_read_decoder(config, &keys->decoder, e) ||
+        (keys->usual->dims.experts > 0 && read_experts(config, keys, e)) || check_heads(dims, e))
+        return e->status;
     dims->kv_heads = 1;
     dims->head_dim = latent->rank + latent->rope;
     spec->window = 0;

@@ -15,6 +15,21 @@ static void norm_latents(const struct pass *pass, struct tensor x,
                                                            .kind = dims->norm});
 }
 
+/* The columns that do not turn grow with those that do: as pairs whose angle is none. */
+static void grow_plain_columns(const struct pass *pass, struct tensor q, int heads) {
+    static const float still[ATTENTION_MAX_HEAD / 2];
+    const struct dims *dims = &pass->stack->dims;
+    backend_rope(pass->model->backend, &(struct rope_args){.x = q,
+                                                           .positions = pass->positions,
+                                                           .inv_freq = still,
+                                                           .heads = heads,
+                                                           .head_dim = dims->head_dim,
+                                                           .rotated = dims->latent.rank,
+                                                           .growth = dims->query_growth,
+                                                           .grows_after = dims->query_grows_after,
+                                                           .grows_ahead = dims->query_grows_ahead});
+}
+
 /* Queries that meet latents: [rows, H (rank + rope)], rotated. */
 static struct tensor latent_queries(const struct pass *pass, const struct layer *layer,
                                     struct tensor input) {
@@ -41,6 +56,7 @@ static struct tensor latent_queries(const struct pass *pass, const struct layer 
                                     .kept = latent->rope});
     if (layer->spec.rope)
         layer_rotate_heads(pass, layer, q, heads, pass->stack->dims.query_grows_after);
+    if (pass->stack->dims.query_grows_after > 0) grow_plain_columns(pass, q, heads);
     return q;
 }
 

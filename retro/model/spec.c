@@ -61,6 +61,12 @@ static enum status check_latent(const struct dims *dims, struct error *e) {
                          "of %d; the longest supported is %d",
                          latent->rank, latent->rope, latent->rank + latent->rope,
                          ATTENTION_MAX_HEAD);
+    if (dims->query_grows_after > 0 && latent->rank % 2 != 0)
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "config.json: \"kv_lora_rank\" is %d, must be even where queries grow with "
+            "their place",
+            latent->rank);
     if (latent->rope % 2 == 0) return STATUS_OK;
     return error_set(e, STATUS_INVALID, "config.json: \"qk_rope_head_dim\" is %d, must be even",
                      latent->rope);

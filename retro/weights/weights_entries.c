@@ -80,6 +80,8 @@ static const struct stacked_name {
     {".experts.down_proj_bias", ".experts.#.down_proj.bias", 2},
     {".experts.gate_up_proj_scale_inv", ".experts.#.gate_up_proj.weight_scale_inv", 3},
     {".experts.down_proj_scale_inv", ".experts.#.down_proj.weight_scale_inv", 3},
+    {".experts.gate_up_proj_scale_inv", ".experts.#.gate_up_proj.weight_scale_inv", 1},
+    {".experts.down_proj_scale_inv", ".experts.#.down_proj.weight_scale_inv", 1},
     {".experts.gate_up_proj_blocks", ".experts.#.gate_up_proj.weight", 4},
     {".experts.gate_up_proj_scales", ".experts.#.gate_up_proj.weight.scale", 3},
     {".experts.down_proj_blocks", ".experts.#.down_proj.weight", 4},

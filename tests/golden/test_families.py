@@ -356,6 +356,16 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("granite_swa", "layer_rope_theta", [1000.0, 5000.0, 0, 0, 20000.0], "[4] is 20000 beside 1000"),
     ("granite_swa", "sliding_window", None, "is off"),
     ("granitemoe_swa", "layer_types", ["chunked_attention"] * 2, "chunked_attention"),
+    ("mistral4", "rope_parameters", None, "rope_scaling"),
+    ("mistral4", "rope_parameters", {"rope_type": "default", "rope_theta": 1e4}, "llama_4_scaling_beta"),
+    ("mistral4", "rope_parameters", {"rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1, "partial_rotary_factor": 0.5},
+     'of the rotary positions makes 10 dimensions turn, must be "qk_rope_head_dim", which is 8'),
+    ("mistral4", "kv_lora_rank", 23, "must be even where queries grow"),
+    ("mistral4", "n_group", 4, "6 experts in"),
+    ("mistral4", "num_experts_per_tok", 7, "7 of 6 experts"),
+    ("youtu", "mlp_bias", True, "must be false"),
+    ("youtu", "num_key_value_heads", 2, "is 2, must be"),
+    ("youtu", "partial_rotary_factor", 0.5, "is not supported in this family"),
 ])
 def test_options_that_are_refused(tmp_path, family, key, value, words):
     folder = copy_family(family, tmp_path, **{key: value})
@@ -380,6 +390,9 @@ def test_unknown_family_lists_the_known(tmp_path):
     folder = copy_family("llama", tmp_path, model_type="mamba")
     families = {json.loads(path.read_text())["model_type"] for path in GOLDEN.glob("*/config.json")}
     expect_refusal(folder, 'model_type "mamba" is unknown', *families)
+
+
+MISTRAL_YARN = json.loads((GOLDEN / "mistral4/config.json").read_text())["rope_parameters"]
 
 
 @pytest.mark.parametrize("family, key, value", [
@@ -514,7 +527,10 @@ def test_absent_keys(tmp_path, family, absent):
     ("hunyuan_v1_moe", "num_experts", 4, "mlp.gate.wg.weight is [5, 32], config.json makes it [4, 32]"),
     ("granitemoe", "num_local_experts", 4, "block_sparse_moe.router.layer.weight is [5, 32], config.json makes it [4, 32]"),
     ("granitemoeshared", "shared_intermediate_size", 16, "shared_mlp.input_linear.weight is [48, 32], config.json makes it [32, 32]"),
-    ("granitemoeshared", "shared_intermediate_size", 0, "has no place")])
+    ("granitemoeshared", "shared_intermediate_size", 0, "has no place"),
+    ("mistral4", "first_k_dense_replace", 1, "layers.0.mlp.gate_proj.weight is missing"),
+    ("mistral4", "n_shared_experts", 2, "shared_experts.gate_proj.weight is [16, 32]"),
+    ("youtu", "q_lora_rank", None, "q_b_proj.weight is [80, 20], config.json makes it [80, 32]")])
 def test_experts_are_where_config_says(tmp_path, family, key, value, words):
     """Which layers have experts, how many and how large: a checkpoint of another shape is refused by a tensor's name."""
     expect_refusal(copy_family(family, tmp_path, **{key: value}), words)
@@ -736,6 +752,31 @@ def test_fp8_with_one_factor_a_matrix(tmp_path, folder):
         assert done.stdout.count("max_abs") > 2, done.stdout + done.stderr
         outputs.append(done.stdout)
         shutil.rmtree(copy)
+    assert outputs[0] == outputs[1] and "nan" not in outputs[0]
+
+
+@pytest.mark.parametrize("dimensions", [1, 3])
+def test_fp8_with_one_factor_an_expert(tmp_path, dimensions):
+    """As Mistral Small 4 is published: stacked experts with a list of factors, and of factors of what they multiply."""
+    tensors, stream = read_tensors(GOLDEN / "mistral4/model.safetensors"), np.random.default_rng(7)
+    eight, wide = dict(tensors), dict(tensors)
+    stacked = [name for name in tensors if name.endswith(("experts.gate_up_proj", "experts.down_proj"))]
+    assert len(stacked) == 4
+    for name in stacked:
+        shape = tensors[name][1]
+        parts = [store_whole(shape[1:], stream) for _ in range(shape[0])]
+        factors = "F32", [shape[0], 1, 1][:dimensions], b"".join(factor[2] for _, factor, _ in parts)
+        eight[name] = "F8_E4M3", shape, b"".join(codes[2] for codes, _, _ in parts)
+        wide[name] = "F32", shape, b"".join(floats[2] for _, _, floats in parts)
+        eight |= {name + "_scale_inv": factors, name + "_activation_scale": ("BF16", [shape[0]], b"\x80\x3f" * shape[0])}
+    outputs = []
+    for stored in (eight, wide):
+        folder = copy_family("mistral4", tmp_path, quantization_config=FP8 | {"activation_scheme": "static", "weight_block_size": None})
+        write_tensors(folder / "model.safetensors", stored)
+        done = parity(folder, "--tolerance", "1e9")
+        assert len(done.stdout.splitlines()) == 5, done.stdout + done.stderr
+        outputs.append(done.stdout)
+        shutil.rmtree(folder)
     assert outputs[0] == outputs[1] and "nan" not in outputs[0]
 
 

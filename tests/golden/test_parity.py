@@ -117,7 +117,7 @@ def test_bf16_stays_near():
     assert 1e-4 < worst < 0.5
 
 
-LATENT = "deepseek", "glm4_moe_lite"
+LATENT = "deepseek", "glm4_moe_lite", "mistral4", "youtu"
 EXPERTS = "moe", "gpt_oss", "minimax", "granite_hybrid"
 INT8 = "--set", "model.cache_dtype=int8", "--set", "model.dtype=f32"
 

@@ -24,7 +24,7 @@ WIDER = {("qwen3_vl_moe", "int8"): 4, ("qwen3_5", "int8"): 2, ("qwen3_5", "bf16"
          ("qwen3_5_moe", "bf16"): 2, ("gemma4_a", "int8"): 1, ("gemma4_a", "bf16"): 1, ("gemma4_b", "int8"): 4,
          ("gemma4_b", "bf16"): 4}
 GEMMA = [GOLDEN / "gemma3_a", GOLDEN / "gemma3_b"]
-MISTRAL = [GOLDEN / "mistral3", GOLDEN / "ministral3_vl", GOLDEN / "pixtral"]
+MISTRAL = [GOLDEN / "mistral3", GOLDEN / "ministral3_vl", GOLDEN / "mistral4_vl", GOLDEN / "pixtral"]
 GEMMA_4 = [GOLDEN / "gemma4_a", GOLDEN / "gemma4_b"]
 VARIANTS = find_variants(EVAL, ROOT / "tests/golden/retro/case_a")
 
@@ -42,7 +42,7 @@ def worst_of(done):
 def test_reference(cpu):
     done = parity(*FOLDERS, cpu=cpu)
     assert done.returncode == 0 and done.stdout.count("max_abs") > 40, done.stdout + done.stderr
-    assert len(FOLDERS) == 39 and "differ" not in done.stdout
+    assert len(FOLDERS) == 40 and "differ" not in done.stdout
 
 
 def test_two_ranks():
@@ -68,7 +68,7 @@ def test_bf16_stays_near():
 
 @pytest.mark.parametrize("name", ["llava_a", "llava_hf_clip", "clip_a", "radio_b", "radio_hub_a", "hf_qwen2_vl", "hf_qwen2_5_vl",
                                   "hf_qwen3_vl", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe",
-                                  "gemma3_a", "gemma3_b", "gemma4_a", "gemma4_b", "mistral3", "ministral3_vl", "pixtral",
+                                  "gemma3_a", "gemma3_b", "gemma4_a", "gemma4_b", "mistral3", "ministral3_vl", "mistral4_vl", "pixtral",
                                   "hf_pixtral"])
 @pytest.mark.parametrize("to, tolerance", [("int8", 0.7), ("bf16", 0.2), ("packed", 1e-4)])
 def test_converted_folders(tmp_path, name, to, tolerance):
@@ -273,7 +273,7 @@ def test_other_spellings_of_gemma(tmp_path, name, style):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["mistral3", "ministral3_vl", "pixtral", "hf_pixtral"])
+@pytest.mark.parametrize("name", ["mistral3", "ministral3_vl", "mistral4_vl", "pixtral", "hf_pixtral"])
 def test_other_spellings_of_mistral(tmp_path, name):
     """As transformers 5 has them in memory."""
     def rename(tensor):

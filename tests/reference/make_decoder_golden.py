@@ -49,6 +49,8 @@ DELTA_EXPERTS = dict(MOE, num_experts=6, num_experts_per_tok=3, moe_intermediate
 DELTA_LAYERS = dict(num_hidden_layers=4, layer_types=["linear_attention", "full_attention", "linear_attention", "linear_attention"])
 LATENT = dict(MOE, num_key_value_heads=4, kv_lora_rank=24, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=20, n_routed_experts=6,
               num_experts_per_tok=2, moe_intermediate_size=16, num_hidden_layers=3, first_k_dense_replace=1)
+# transformers empties the row of a padding token when it loads Youtu, so there is none.
+DENSE_LATENT = dict(pad_token_id=None, num_key_value_heads=4, kv_lora_rank=24, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=20)
 MSCALE = dict(factor=4.0, original_max_position_embeddings=16, beta_fast=4.0, beta_slow=1.0)
 MROPE = dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5, mrope_interleaved=True,
                                   mrope_section=[2, 1, 1]))
@@ -235,6 +237,13 @@ FAMILIES = {
                                             topk_group=1, num_hidden_layers=3, v_head_dim=28)),
     "glm4_moe_lite_stacked": ("glm4_moe_lite", dict(LATENT | dict(num_hidden_layers=2, n_routed_experts=6), q_lora_rank=20, n_group=3, topk_group=2,
                                                     norm_topk_prob=False, attention_bias=True)),
+    "mistral4": ("mistral4", dict(LATENT | dict(first_k_dense_replace=0, num_hidden_layers=2), **rope("yarn", llama_4_scaling_beta=0.4, mscale=1.0,
+                                  mscale_all_dim=0.8, **MSCALE | dict(original_max_position_embeddings=6)), q_lora_rank=20, n_group=3, topk_group=2, routed_scaling_factor=1.5)),
+    "mistral4_plain": ("mistral4", dict(LATENT | dict(n_routed_experts=5), **rope("yarn", llama_4_scaling_beta=0.1, mscale=1.0, mscale_all_dim=1.0, **MSCALE), q_lora_rank=None,
+                                        norm_topk_prob=False, n_shared_experts=2, attention_bias=True, rope_interleave=False)),
+    "youtu": ("youtu", dict(DENSE_LATENT, **rope("default"), q_lora_rank=20)),
+    "youtu_yarn": ("youtu", dict(DENSE_LATENT, **rope("yarn", mscale=1.0, mscale_all_dim=0.8, **MSCALE), q_lora_rank=None, attention_bias=True,
+                                 rope_interleave=False, tie_word_embeddings=False)),
     "gpt2_by_layer": ("gpt2", dict(num_hidden_layers=3, scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True)),
     "gpt2_plain": ("gpt2", dict(n_inner=40, n_positions=64, tie_word_embeddings=False)),
 }
@@ -399,7 +408,7 @@ def words_of_4(config):
     old["transformers_version"] = "4.40.0"
     if old["model_type"] == "gpt2":
         return old
-    if "kv_lora_rank" in old:
+    if "n_group" in old and old["model_type"].startswith(("deepseek", "glm4_moe_lite")):
         sigmoid = old["model_type"] != "deepseek_v2"
         old.pop("head_dim", None)
         if old.get("mlp_layer_types", [])[1:] == ["sparse"] * (old["num_hidden_layers"] - 1):
@@ -483,7 +492,10 @@ def make_folder(folder, model_type, options, seed):
     config = AutoConfig.for_model(model_type, **options)
     config._attn_implementation = "eager"
     kind = AutoModelForImageTextToText if nested else AutoModelForCausalLM
-    model = kind.from_config(config).eval().float()
+    if model_type == "mistral4":  # which no automatic class knows alone
+        model = transformers.Mistral4ForCausalLM._from_config(config).eval().float()
+    else:
+        model = kind.from_config(config).eval().float()
     fill(model, seed)
     published = folder.name.endswith("_mxfp4")
     if published:

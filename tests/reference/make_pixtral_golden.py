@@ -1,4 +1,4 @@
-"""Writes tests/golden/vision/mistral3, ministral3_vl, pixtral and hf_pixtral: tiny random models of transformers' own classes with
+"""Writes tests/golden/vision/mistral3, ministral3_vl, mistral4_vl, pixtral and hf_pixtral: tiny random models of transformers' own classes with
 Pixtral's tower, with logits of texts without and with pictures, and a greedy continuation, and of the tower alone its rows; and
 tests/golden/mistral3_served, a folder as it is downloaded, with what transformers answers to chats about pictures.
 
@@ -41,6 +41,9 @@ TEXT = dict(model_type="mistral", vocab_size=VOCAB, hidden_size=32, intermediate
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32.0,
         "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}
 TEXT_3 = dict(TEXT, model_type="ministral3", rope_parameters=YARN)
+TEXT_4 = {key: value for key, value in TEXT.items() if key not in ("head_dim", "sliding_window")} | dict(
+    model_type="mistral4", num_key_value_heads=4, kv_lora_rank=24, q_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=20,
+    n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, rope_parameters=YARN)
 TOWER = dict(model_type="pixtral", hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, image_size=64,
              patch_size=PATCH, hidden_act="silu")
 
@@ -172,6 +175,13 @@ def ministral3_vl():
     make("ministral3_vl", Mistral3ForConditionalGeneration(config), 2)
 
 
+def mistral4_vl():
+    """With the text part of Mistral Small 4, whose experts lie stacked."""
+    config = Mistral3Config(text_config=TEXT_4, vision_config=TOWER, spatial_merge_size=2, image_token_index=IMAGE, tie_word_embeddings=False)
+    config._attn_implementation = "eager"
+    make("mistral4_vl", Mistral3ForConditionalGeneration(config), 2)
+
+
 def pixtral():
     """Of odd numbers of patches, too."""
     config = LlavaConfig(text_config=TEXT, vision_config=dict(TOWER, patch_size=PATCH, hidden_act="gelu"), image_token_index=IMAGE,
@@ -277,7 +287,7 @@ def mistral3_served():
         file.chmod(0o644)
 
 
-ALL = {"mistral3": mistral3, "ministral3_vl": ministral3_vl, "pixtral": pixtral, "hf_pixtral": hf_pixtral,
+ALL = {"mistral3": mistral3, "ministral3_vl": ministral3_vl, "mistral4_vl": mistral4_vl, "pixtral": pixtral, "hf_pixtral": hf_pixtral,
        "mistral3_served": mistral3_served}
 for name in sys.argv[1:] or ALL:
     ALL[name]()
