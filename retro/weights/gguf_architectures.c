@@ -145,6 +145,7 @@ static const struct key_row gptneox_keys[] = {
     {"use_parallel_residual", "use_parallel_residual", KEY_BOOL, 1},
 };
 static const struct key_row mixtral_keys[] = {RMS_SIZES, WHOLE_HEADS, EXPERTS("num_local_experts")};
+static const struct key_row olmoe_keys[] = {RMS_SIZES, WHOLE_HEADS, EXPERTS("num_experts")};
 static const struct key_row qwen_moe_keys[] = {
     RMS_SIZES,
     WHOLE_HEADS,
@@ -225,6 +226,8 @@ static const struct fact_row llama_facts[] = {
     {"mlp_bias", "blk.0.ffn_gate.bias", false},
 };
 static const struct fact_row plain_facts[] = {TIED};
+static const struct fact_row olmoe_facts[] = {
+    TIED, {"attention_bias", "blk.0.attn_q.bias", false}, {"norm_topk_prob", "", false}};
 static const struct fact_row gemma_facts[] = {TIED, AROUND_ONE};
 static const struct fact_row gemma_embedding_facts[] = {
     AROUND_ONE, {"use_bidirectional_attention", "", .absent = true}};
@@ -267,6 +270,7 @@ static const struct architecture architectures[] = {
     {ARCHITECTURE("olmo2", "olmo3", olmo3_keys, llama_facts),
      .told_key = "attention.sliding_window"},
     {ARCHITECTURE("olmo2", "olmo2", llama_keys, llama_facts)},
+    {ARCHITECTURE("olmoe", "olmoe", olmoe_keys, olmoe_facts)},
     {ARCHITECTURE("glm4", "glm4", glm4_keys, llama_facts)},
     {ARCHITECTURE("cohere2", "cohere2", cohere2_keys, plain_facts)},
     {ARCHITECTURE("mistral3", "ministral3", ministral3_keys, llama_facts),

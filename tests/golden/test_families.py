@@ -364,6 +364,8 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("mistral4", "n_group", 4, "6 experts in"),
     ("mistral4", "num_experts_per_tok", 7, "7 of 6 experts"),
     ("youtu", "mlp_bias", True, "must be false"),
+    ("olmoe", "clip_qkv", 8.0, "clip_qkv"),
+    ("olmoe", "num_experts_per_tok", 7, "7 of 6 experts"),
     ("youtu", "num_key_value_heads", 2, "is 2, must be"),
     ("youtu", "partial_rotary_factor", 0.5, "is not supported in this family"),
 ])
@@ -448,7 +450,14 @@ MISTRAL_YARN = json.loads((GOLDEN / "mistral4/config.json").read_text())["rope_p
     ("granite_swa", "sliding_window", 6), ("granite_swa", "layer_rope_theta", None), ("granite_swa", "layer_rope_theta", [0] * 5),
     ("granite_swa", "layer_rope_theta", [0, 5000.0, 0, 5000.0, 0]), ("granite_swa_yarn", "layer_rope_theta", [500.0] * 3),
     ("granite_swa_yarn", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}), ("granitemoe_swa", "sliding_window", 6),
-    ("granitemoe_swa", "layer_types", ["full_attention"] * 2), ("granitemoe_swa", "num_experts_per_tok", 1)])
+    ("granitemoe_swa", "layer_types", ["full_attention"] * 2), ("granitemoe_swa", "num_experts_per_tok", 1),
+    ("mistral4", "n_group", 2), ("mistral4", "topk_group", 1), ("mistral4", "norm_topk_prob", False), ("mistral4", "routed_scaling_factor", 1),
+    ("mistral4", "num_experts_per_tok", 1), ("mistral4", "rope_interleave", False),
+    ("mistral4", "rope_parameters", MISTRAL_YARN | {"llama_4_scaling_beta": 0.1}), ("mistral4", "rope_parameters", MISTRAL_YARN | {"mscale_all_dim": 1.0}),
+    ("mistral4_plain", "norm_topk_prob", True), ("youtu", "rope_interleave", False),
+    ("youtu_yarn", "rope_parameters", {"rope_type": "default", "rope_theta": 1e4}), ("olmoe", "norm_topk_prob", True),
+    ("olmoe", "num_experts_per_tok", 2), ("olmoe_stacked", "norm_topk_prob", False),
+    ("olmoe_stacked", "rope_parameters", {"rope_type": "default", "rope_theta": 1e4})])
 def test_options_that_matter(tmp_path, family, key, value):
     """Each of them changes logits by far more than the tolerance, so that none is read and forgotten."""
     drop = ["layer_types"] if family in ("qwen2_window", "smollm3") and key != "layer_types" else []
@@ -473,7 +482,10 @@ def test_options_that_matter(tmp_path, family, key, value):
     ("llama4_text", "attn_temperature_tuning"), ("llama4_text", "moe_layers"), ("llama4_text", "layer_types"),
     ("hunyuan_v1_moe", "rms_norm_eps"), ("granitemoe", "rms_norm_eps"), ("granitemoe", "num_experts_per_tok"), ("granitemoe", "rope_parameters"),
     ("granitemoeshared_stacked", "shared_intermediate_size"), ("granite_swa", "layer_types"), ("granite_swa", "rms_norm_eps"),
-    ("granite_swa", "tie_word_embeddings"), ("granitemoe_swa", "layer_types"), ("granitemoe_swa", "layer_rope_theta")])
+    ("granite_swa", "tie_word_embeddings"), ("granitemoe_swa", "layer_types"), ("granitemoe_swa", "layer_rope_theta"),
+    ("olmoe", "rms_norm_eps"), ("olmoe", "norm_topk_prob"), ("mistral4", "rms_norm_eps"), ("mistral4", "norm_topk_prob"), ("mistral4", "first_k_dense_replace"), ("mistral4", "n_shared_experts"),
+    ("mistral4", "rope_interleave"), ("mistral4_plain", "n_group"), ("mistral4_plain", "routed_scaling_factor"), ("youtu", "tie_word_embeddings"),
+    ("youtu", "rms_norm_eps"), ("youtu", "rope_parameters")])
 def test_absent_keys(tmp_path, family, absent):
     """What an absent key stands for differs by family."""
     folder = copy_family(family, tmp_path)
@@ -528,6 +540,7 @@ def test_absent_keys(tmp_path, family, absent):
     ("granitemoe", "num_local_experts", 4, "block_sparse_moe.router.layer.weight is [5, 32], config.json makes it [4, 32]"),
     ("granitemoeshared", "shared_intermediate_size", 16, "shared_mlp.input_linear.weight is [48, 32], config.json makes it [32, 32]"),
     ("granitemoeshared", "shared_intermediate_size", 0, "has no place"),
+    ("olmoe", "intermediate_size", 8, "experts.0.gate_proj.weight is [16, 32], config.json makes it [8, 32]"),
     ("mistral4", "first_k_dense_replace", 1, "layers.0.mlp.gate_proj.weight is missing"),
     ("mistral4", "n_shared_experts", 2, "shared_experts.gate_proj.weight is [16, 32]"),
     ("youtu", "q_lora_rank", None, "q_b_proj.weight is [80, 20], config.json makes it [80, 32]")])

@@ -222,6 +222,7 @@ static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     check_folder("tests/golden/hf/deepseek_v3", DTYPE_BF16);
     check_folder("tests/golden/hf/glm4_moe_lite", DTYPE_F16);
     check_folder("tests/golden/hf/mistral4", DTYPE_F32);
+    check_folder("tests/golden/hf/olmoe", DTYPE_BF16);
     check_folder("tests/golden/hf/youtu", DTYPE_BF16);
     check_folder("tests/golden/hf/qwen3_5", DTYPE_BF16);
     check_folder("tests/golden/hf/qwen3_5_text", DTYPE_F32);

@@ -84,6 +84,7 @@ FAMILIES = {
     "granitemoe": ("granitemoe", dict(MOE, **MULTIPLIERS, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=True), "Q8_0"),
     "granitemoe_shared": ("granitemoeshared", dict(MOE, **MULTIPLIERS, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2,
                                                    shared_intermediate_size=64, attention_bias=True), "Q8_0"),
+    "olmoe": ("olmoe", dict(MOE, num_experts=4, num_experts_per_tok=2, intermediate_size=64), "Q8_0"),
     "nemotron_h": ("nemotron_h", dict(NEMOTRON, layers_block_type=["linear_attention", "mlp", "full_attention", "mlp"], mlp_bias=True), "Q8_0"),
     "nemotron_h_moe": ("nemotron_h", dict(NEMOTRON, **EXPERTS_4, layers_block_type=["moe", "linear_attention", "full_attention", "moe"],
                                           n_routed_experts=4, n_group=1, topk_group=1, moe_shared_expert_intermediate_size=32,
