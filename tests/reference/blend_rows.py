@@ -3,13 +3,15 @@
 
     python tests/reference/blend_rows.py docs/*.md
 
-The model that ships, without retrieval, reads four passages of 128 tokens in another order than they have in the text, then
+The model, that which ships or --model, without retrieval, reads four passages of 128 tokens in another order than they have in the text, then
 32 tokens that come before the answer, and the answer: 64 tokens of the text. Rows of a passage are computed alone, and a
 share of them again in the prompt, as CacheBlend (arXiv 2405.16444) chooses them: the first layer of all rows, then the rows
-whose keys and values in the second layer differ most from those computed alone.
+whose keys and values in the second layer differ most from those computed alone; or in every layer the first 16 rows of each
+passage, as EPIC (arXiv 2410.15332) does.
 
-    place  the passage alone had the positions that it has in the prompt, as turned keys of RoPE would have
-    first  it had the first positions: learned positions cannot be turned
+    turned the keys are turned by RoPE to the place of their passage in the prompt
+    place  the passage alone had the positions that it has in the prompt: models with learned positions, which cannot be turned
+    first  it had the first positions: the same models
 
     nats   of a token of the answer, in the mean
     loss   of what the passages gain, lost; with the 95 % interval by bootstrap over the documents
@@ -30,14 +32,22 @@ from tokenizers import Tokenizer
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PASSAGES, LENGTH, QUESTION, ANSWER = 4, 128, 32, 64
 BEFORE = PASSAGES * LENGTH
-SHARES = (0, 0.15, 0.30, 0.50)
+SHARES = (0, 0.05, 0.10, 0.15, 0.20, 0.30, 0.50)
+FIRST = 16  # rows of a passage, in EPIC's way
+COMPUTED = {"activation": "gelu_tanh", "normalization": "LayerNorm", "rotary_percent": 1.0, "rotary_interleaved": False,
+            "layernorm_zero_centered_gamma": False, "add_bias_linear": True, "tie_word_embeddings": True}
 
 
 class Decoder:
-    """docs/spec/retro-model.md 4, without neighbours: pre-norm layers with learned positions."""
+    """docs/spec/retro-model.md 4, without neighbours: pre-norm layers with learned positions or RoPE. Keys are kept as they are
+    before RoPE turns them, and turned where they are read."""
 
     def __init__(self, folder):
         self.config = json.loads((folder / "config.json").read_text())
+        others = {key: self.config[key] for key, value in COMPUTED.items() if self.config.get(key, value) != value}
+        if others or self.config.get("num_query_groups", self.config["num_attention_heads"]) != self.config["num_attention_heads"]:
+            raise SystemExit(f"{folder}/config.json: expected {COMPUTED} and no shared key/value heads, found {others}")
+        self.rope = self.config["position_embedding_type"] == "rope"
         self.heads = self.config["num_attention_heads"]
         self.weights = {name: value.float() for name, value in load_file(folder / "model.safetensors").items()}
         self.layers = self.config["num_layers"]
@@ -49,7 +59,18 @@ class Decoder:
         return torch.nn.functional.layer_norm(x, x.shape[-1:], self.weights[name + "weight"], self.weights[name + "bias"])
 
     def embed(self, ids, positions):
-        return self.weights["embedding.word_embeddings.weight"][ids] + self.weights["embedding.position_embeddings.weight"][positions]
+        words = self.weights["embedding.word_embeddings.weight"][ids]
+        return words if self.rope else words + self.weights["embedding.position_embeddings.weight"][positions]
+
+    def turn(self, x, positions):
+        """RoPE of x [rows, heads, h]."""
+        if not self.rope:
+            return x
+        width = x.shape[-1]
+        angle = torch.outer(positions.double(), self.config["rotary_base"] ** -(torch.arange(0, width, 2).double() / width))
+        cos, sin = angle.cos().float()[:, None], angle.sin().float()[:, None]
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
     def project(self, x, i):
         """Queries, keys and values [rows, heads, h]; a head's three parts lie behind each other."""
@@ -60,7 +81,8 @@ class Decoder:
     def finish(self, x, i, q, k, v, rows):
         """The layer's output for rows that have these numbers; keys and values are of all rows."""
         layer = f"decoder.layers.{i}."
-        allowed = torch.arange(len(k))[None] <= rows[:, None]
+        places = torch.arange(len(k))
+        allowed, q, k = places[None] <= rows[:, None], self.turn(q, rows), self.turn(k, places)
         mixed = torch.nn.functional.scaled_dot_product_attention(*(t.transpose(0, 1) for t in (q, k, v)), attn_mask=allowed)
         x = x + self.linear(mixed.transpose(0, 1).flatten(1), layer + "self_attention.linear_proj")
         wide = self.linear(self.norm(x, layer + "mlp.linear_fc1.layer_norm_"), layer + "mlp.linear_fc1")
@@ -87,11 +109,12 @@ def exact(model, ids):
     return model.logits(x[-ANSWER - 1:-1])
 
 
-def blended(model, ids, kept, share):
-    """Logits, and how many rows before the answer were computed in a layer, in the mean."""
+def blended(model, ids, kept, share=0, first=0):
+    """Logits, and how many rows before the answer were computed in a layer, in the mean. Computed again are a share of the rows
+    of passages, or the first ones of each passage."""
     rows, computed = torch.arange(len(ids)), 0
     if share == 0:
-        rows = rows[BEFORE:]
+        rows = rows[(rows >= BEFORE) | (rows % LENGTH < first)]
     x = model.embed(ids[rows], rows)
     for i in range(model.layers):
         q, k, v = model.project(x, i)
@@ -109,6 +132,7 @@ def blended(model, ids, kept, share):
 
 
 def join(model, passages, placed):
+    """Rows of passages computed alone, behind each other."""
     parts = [model.rows_alone(ids, torch.arange(LENGTH) + (j * LENGTH if placed else 0)) for j, ids in enumerate(passages)]
     return [tuple(torch.cat([part[i][kind] for part in parts]) for kind in (0, 1)) for i in range(model.layers)]
 
@@ -134,9 +158,10 @@ def measure(model, found):
         prompt = torch.cat([*passages, end])
         wanted, whole = end[-ANSWER:], exact(model, prompt)
         told = {"no passages": (exact(model, end), QUESTION), "exact": (whole, BEFORE + QUESTION)}
-        for name, placed in (("place", True), ("first", False)):
+        for name, placed in (("turned", False),) if model.rope else (("place", True), ("first", False)):
             kept = join(model, passages, placed)
             told.update({f"{name}, {share:.0%}": blended(model, prompt, kept, share) for share in SHARES})
+            told[f"{name}, first {FIRST}"] = blended(model, prompt, kept, first=FIRST)
         for way, (logits, rows) in told.items():
             nats = torch.nn.functional.cross_entropy(logits, wanted).item()
             other = (logits.argmax(-1) != whole.argmax(-1)).float().mean().item()
