@@ -89,8 +89,8 @@ static enum status unknown_option(const char *word, struct error *e) {
                          "DOCUMENTS",
                          word);
     if (strncmp(word, "--", 2) == 0)
-        options_complete(&config_options,
-                         (struct text_span){word + 2, strcspn(word + 2, "=")}, &keys);
+        options_complete(&config_options, (struct text_span){word + 2, strcspn(word + 2, "=")},
+                         &keys);
     if (keys.size)
         error_set(e, STATUS_INVALID, "unknown option %s; --set KEY=VALUE sets %s", word, keys.data);
     else

@@ -116,9 +116,10 @@ static enum status open_model(struct server *server, struct error *e) {
     struct opened_model_use use = {.start = prepare_start, .context = server, .budget = &budget};
     struct decoder_part *first = &server->served.decoders[0];
     if (config->model.path[0] == '\0')
-        return error_set(e, STATUS_INVALID,
-                         "there is no model: retro-server MODEL DOCUMENTS, or model.path in --config "
-                         "FILE; see --help");
+        return error_set(
+            e, STATUS_INVALID,
+            "there is no model: retro-server MODEL DOCUMENTS, or model.path in --config "
+            "FILE; see --help");
     if (opened_model_open(&first->opened, config, config->model.path, &use, e)) return e->status;
     first->path = config->model.path;
     first->name =
@@ -431,8 +432,7 @@ int main(int argc, char **argv) {
      */
     enum status status = sandbox_start(argv, &e);
     if (status == STATUS_OK) status = cli_parse(argc, argv, &server.config, &start, &action, &e);
-    if (status == STATUS_OK && action == CLI_SERVE)
-        status = begin_documents(&server, &start, &e);
+    if (status == STATUS_OK && action == CLI_SERVE) status = begin_documents(&server, &start, &e);
     if (status == STATUS_OK && action != CLI_EXIT) {
         signal(SIGPIPE, SIG_IGN);
         signal(SIGXFSZ, SIG_IGN); /* a file over a limit is a failed write */

@@ -306,6 +306,8 @@ def test_bad_uploads(served):
                         ([good, ("title", None, b"a"), ("title", None, b"b")], "twice"),
                         ([good, ("title", None, b"\xff")], "UTF-8")]:
         assert what in upload(served, parts, expect=400)["error"]["message"]
+    assert upload(served, [("id", None, b"x")], expect=400)["error"]["code"] == "missing_parameter"
+    assert upload(served, [good, ("colour", None, b"red")], expect=400)["error"]["code"] == "unknown_parameter"
     assert "boundary" in upload(served, [good], expect=400, tail="")["error"]["message"]
     assert "behind" in upload(served, [good], expect=400, tail="--\r\nmore")["error"]["message"]
     for kind in ("multipart/form-data", "multipart/form-data; boundary=", "multipart/form-data; boundary=a; boundary=b",

@@ -124,12 +124,17 @@ def test_the_page_is_opened(home):
     server = Started(home, MODEL, "--open", **variables)
     server.wait(lambda: (home / "opened").exists())
     assert (home / "opened").read_text() == server.address + "/\n"
-    (browser,) = [p for p in pathlib.Path("/proc").iterdir() if p.name.isdigit() and opened(p) == str(home / "browser")]
+    server.wait(lambda: browsers(home))  # the shell has become the browser
+    (browser,) = browsers(home)
     assert {os.readlink(browser / "fd" / n) for n in "012"} == {"/dev/null"}
     assert not any("socket:" in os.readlink(fd) for fd in (browser / "fd").iterdir())
     assert server.stop() == 0
     assert browser.exists()
     os.kill(int(browser.name), signal.SIGKILL)
+
+
+def browsers(home):
+    return [p for p in pathlib.Path("/proc").iterdir() if p.name.isdigit() and opened(p) == str(home / "browser")]
 
 
 def opened(process):

@@ -309,6 +309,10 @@ static void test_set(void **state) {
                      "--set: \"retrieval.k\" has no \"=\"; write --set retrieval.k=4");
     expect_set_error("retrieval.K=1",
                      "--set: unknown option \"retrieval.K\"; did you mean \"retrieval.k\"?");
+    expect_set_error("port=1", "--set: unknown option \"port\"; did you mean \"server.port\"?");
+    expect_set_error("host=x",
+                     "--set: unknown option \"host\"; did you mean \"parallel.host or "
+                     "server.host\"?");
     expect_set_error("server.port=x", "--set: server.port is \"x\", expected an integer");
     expect_set_error("server.port=", "--set: server.port is \"\", expected an integer");
     expect_set_error("server.port=70000", "--set: server.port is 70000, allowed is 0 .. 65535");

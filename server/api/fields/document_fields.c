@@ -212,7 +212,8 @@ static bool fill_form(struct document_requests *requests, const struct multipart
     int n_files = 0;
     for (int i = 0; i < multipart->n; i++) n_files += strcmp(multipart->parts[i].name, "file") == 0;
     if (n_files == 0)
-        return failure_set(failure, 400, "missing_parameter", "file", "the body has no part \"file\"");
+        return failure_set(failure, 400, "missing_parameter", "file",
+                           "the body has no part \"file\"");
     for (int i = 0; i < multipart->n; i++)
         if (!check_part(multipart, i, n_files, failure)) return false;
 

@@ -187,7 +187,8 @@ static bool read_multipart(struct file_change *change, struct api *api,
         if (strcmp(multipart->parts[i].name, "file") == 0)
             ok = take_file(change, &multipart->parts[i], failure);
     if (ok && change->name == NULL)
-        ok = failure_set(failure, 400, "missing_parameter", "file", "the body has no part \"file\"");
+        ok =
+            failure_set(failure, 400, "missing_parameter", "file", "the body has no part \"file\"");
     if (ok) change->purpose = xstrdup(form.purpose);
     json_table_free(&file_form_table, &form);
     return ok;
