@@ -91,6 +91,15 @@ def test_a_model_and_a_folder(home):
     assert again.stop(signal.SIGKILL) == -signal.SIGKILL
 
 
+def test_skipped_files_do_not_speak_of_the_server(home):
+    """The words are retro-index's: the server has no --verbose, and does not end with its exit code."""
+    (home / "notes/empty.txt").touch()
+    (home / "notes/a.bin").write_bytes(b"\0")
+    server = Started(home, MODEL, "notes")
+    assert "--verbose of retro-index" in server.text() and "exit code of retro-index" in server.text()
+    assert server.stop() == 0
+
+
 def test_a_model_alone(home):
     alone = Started(home, MODEL)
     assert not (home / "data").exists()

@@ -69,5 +69,5 @@ def test_the_end_says_what_was_not_read(tmp_path):
     (docs / "binary.txt").write_bytes(b"a\0b")
     done = run("build", "--out", tmp_path / "out", *MODEL, docs, code=2)
     assert "not read: 5 files: empty (" in done.stderr and ", ...)" in done.stderr
-    assert "not read: 1 file: binary: a NUL at byte 1" in done.stderr and done.stderr.rstrip().endswith("6 skipped in all, which exit code 2 says")
+    assert "not read: 1 file: binary: a NUL at byte 1" in done.stderr and done.stderr.rstrip().endswith("6 skipped in all; the exit code of retro-index is 2 then")
     assert json.loads(run("build", "--json", "--out", tmp_path / "out2", *MODEL, docs, code=2).stdout)["skipped"] == 6

@@ -101,12 +101,14 @@ void walk_report(const struct walk *walk) {
                    walk->dotted.data);
     if (walk->n_unknown_files > 0)
         line_print(stderr,
-                   "docs/files.md lists the kinds that are read; --verbose names the files");
+                   "docs/files.md lists the kinds that are read; --verbose of retro-index names "
+                   "the files");
     for (int i = 0; i < walk->n_reasons; i++) {
         const struct skip_reason *reason = &walk->reasons[i];
         line_print(stderr, "not read: %d file%s: %s (%s)", reason->n, reason->n == 1 ? "" : "s",
                    reason->text, reason->files.data ? reason->files.data : "");
     }
     if (walk->n_skipped > 0)
-        line_print(stderr, "%d skipped in all, which exit code 2 says", walk->n_skipped);
+        line_print(stderr, "%d skipped in all; the exit code of retro-index is 2 then",
+                   walk->n_skipped);
 }
