@@ -470,8 +470,9 @@ def test_a_file_whose_time_is_over_is_gone_at_once_and_deleted_soon(config, star
     assert client.found(store) == {"fork.txt"}
     assert client.server.stop() == 0
     (tmp_path / "over.txt").write_text(TEXTS["mortar.md"])
-    (tmp_path / "over.txt.meta.json").write_text(json.dumps({"$purpose": "assistants", "$created": 1, "$bytes": 9, "$until": 2, f"${store['id']}": 1}))
-    done = subprocess.run([BUILD / "retro-index", "add", folder, tmp_path / "over.txt"], capture_output=True, text=True)
+    facts = {"$purpose": "assistants", "$created": 1, "$bytes": 9, "$until": 2, f"${store['id']}": 1}
+    given = [word for name, value in facts.items() for word in ("--meta", f"{name}={value}")]
+    done = subprocess.run([BUILD / "retro-index", "add", *given, folder, tmp_path / "over.txt"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     client = Client(start(*options(folder)))
     shown = {f["filename"] for f in client.ask("GET", "files?limit=1000")["data"]}

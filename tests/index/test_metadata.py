@@ -91,6 +91,32 @@ def test_metadata_of_files(docs, tmp_path):
     assert "tar.txt.meta.json: an array, not an object" in run("add", out, docs, code=2).stderr
 
 
+def test_files_do_not_set_the_servers_own_names(docs, tmp_path):
+    """As whose a file is and until when: its author would decide what others find."""
+    out = tmp_path / "collection"
+    (docs / "owned.md").write_text("---\n$owner: alice\n$until: 2\nteam: x\n---\n# Owned\n\nA page.\n")
+    (docs / "toml.md").write_text('+++\n"$until" = 2\nteam = "x"\n+++\n# Toml\n\nA page.\n')
+    (docs / "tar.txt.meta.json").write_text('{"team": "packers", "$until": 2}')
+    said = run("build", "--out", out, *MODEL, docs, code=2).stderr
+    assert "tar.txt.meta.json: $until: names that begin with $ are the server's own" in said
+    shown = metadata(out)
+    assert shown["docs/owned.md"] == shown["docs/toml.md"] == {"team": "x"} and "docs/tar.txt" not in shown
+
+
+def test_metadata_behind_a_link(docs, tmp_path):
+    """A link beside a file shows nothing of other folders."""
+    out = tmp_path / "collection"
+    (tmp_path / "secret.json").write_text('{"password": "kiwi"}')
+    (docs / "tar.json").write_text('{"team": "packers"}')
+    (docs / "tar.txt.meta.json").unlink()
+    (docs / "tar.txt.meta.json").symlink_to("tar.json")
+    (docs / "open.md.meta.json").symlink_to(tmp_path / "secret.json")
+    said = run("build", "--out", out, *MODEL, docs, code=2).stderr
+    assert "open.md.meta.json: a link that leads to another folder" in said
+    shown = metadata(out)
+    assert shown["docs/tar.txt"] == {"team": "packers"} and "docs/open.md" not in shown
+
+
 TOML = '''+++
 title = "Bread: the \\"book\\""
 tags = ["dough", 'hot oven', 7,
