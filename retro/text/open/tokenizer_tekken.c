@@ -158,14 +158,14 @@ static void put_words(struct json_writer *w, const struct tekken *tekken) {
     buffer_free(&text);
 }
 
-struct cut {
+struct word_cut {
     int32_t left, right;
     uint32_t at;
 };
 
 /* By the rank of the left part: no two cuts of a word have the same. */
 static int compare_cuts(const void *a, const void *b) {
-    int32_t x = ((const struct cut *)a)->left, y = ((const struct cut *)b)->left;
+    int32_t x = ((const struct word_cut *)a)->left, y = ((const struct word_cut *)b)->left;
     return (x > y) - (x < y);
 }
 
@@ -174,11 +174,11 @@ static void put_merges(struct json_writer *w, const struct tekken *tekken) {
     put_key_array(w, "merges");
     for (int i = 0; i < tekken->n; i++) {
         const struct piece *word = &tekken->pieces->pieces[i];
-        struct cut cuts[TEKKEN_MAX_WORD];
+        struct word_cut cuts[TEKKEN_MAX_WORD];
         size_t n = 0;
         for (uint32_t at = 1; at < word->size; at++) {
-            cuts[n] = (struct cut){find_word(tekken, word->bytes, at),
-                                   find_word(tekken, word->bytes + at, word->size - at), at};
+            cuts[n] = (struct word_cut){find_word(tekken, word->bytes, at),
+                                        find_word(tekken, word->bytes + at, word->size - at), at};
             if (cuts[n].left >= 0 && cuts[n].right >= 0) n++;
         }
         qsort(cuts, n, sizeof *cuts, compare_cuts);
