@@ -85,8 +85,8 @@ enum status huggingface_derive_encoder(struct model_spec *spec, struct error *e)
 
 bool huggingface_ignores_heads(const char *name) {
     static const char *const heads[] = {
-        "pooler.",         "cls.",  "lm_head.",        "vocab_",           "classifier.",
-        "pre_classifier.", "head.", "decoder.",        "lm_predictions.",  "mask_predictions."};
+        "pooler.",         "cls.",  "lm_head.", "vocab_",          "classifier.",
+        "pre_classifier.", "head.", "decoder.", "lm_predictions.", "mask_predictions."};
     static const char *const models[] = {
         "", "bert.", "roberta.", "mpnet.", "distilbert.", "nomic_bert.", "deberta."};
     for (size_t i = 0; i < ARRAY_COUNT(models); i++) {

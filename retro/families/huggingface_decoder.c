@@ -94,14 +94,44 @@ static bool is_fp8(const struct json *value) {
             json_text_is(scheme, "static"));
 }
 
+static bool is_number(const struct json *value, int number) {
+    return json_is_int(value) && json_int(value) == number;
+}
+
+/* e4m3 numbers with one factor a row, or one a matrix, as compressed-tensors says it. */
+static bool is_compressed_fp8(const struct json *value) {
+    const struct json *groups = json_member(value, "config_groups");
+    if (!json_text_is(json_member(value, "format"), "float-quantized") || json_count(groups) == 0)
+        return false;
+    for (struct json_entry it = {0}; json_next(groups, &it);) {
+        const struct json *weights = json_member(it.value, "weights"),
+                          *strategy = json_member(weights, "strategy");
+        bool known = json_text_is(strategy, "channel") || json_text_is(strategy, "tensor");
+        if (!known || !json_text_is(json_member(weights, "type"), "float") ||
+            !is_number(json_member(weights, "num_bits"), 8))
+            return false;
+    }
+    return true;
+}
+
+/* The other forms of fp8: of compressed-tensors, FBGEMM and ModelOpt. */
+static bool is_other_fp8(const struct json *value) {
+    const struct json *method = json_member(value, "quant_method");
+    if (json_text_is(method, "compressed-tensors")) return is_compressed_fp8(value);
+    return json_text_is(method, "fbgemm_fp8") ||
+           ((json_is_absent(method) || json_text_is(method, "modelopt")) &&
+            json_text_is(json_member(value, "quant_algo"), "FP8"));
+}
+
 enum status huggingface_check_quantisation(const struct json *value, bool mxfp4, struct error *e) {
     if (is_empty(value)) return STATUS_OK;
     if (mxfp4 && json_text_is(json_member(value, "quant_method"), "mxfp4")) return STATUS_OK;
-    if (is_fp8(value)) return STATUS_OK;
+    if (is_fp8(value) || is_other_fp8(value)) return STATUS_OK;
     return error_set(
         e, STATUS_UNSUPPORTED,
         "config.json: \"quantization_config\" is not supported but with the \"quant_method\" "
-        "\"fp8\" (e4m3, \"weight_block_size\" [128, 128] or null)%s",
+        "\"fp8\" (e4m3, \"weight_block_size\" [128, 128] or null), \"compressed-tensors\" "
+        "(\"float-quantized\" by channel or tensor), \"fbgemm_fp8\", \"modelopt\" (\"FP8\")%s",
         mxfp4 ? " or \"mxfp4\"" : "");
 }
 
@@ -268,10 +298,13 @@ bool huggingface_ends_with(const char *name, const char *suffix) {
 }
 
 bool huggingface_ignores_extras(const char *name) {
-    static const char rounding[] = "activation_scale"; /* beside fp8 */
-    size_t size = strlen(name), end = sizeof rounding - 1;
+    static const char *const roundings[] = {
+        /* beside fp8: of what multiplies it, and of the cache */
+        "activation_scale", ".input_scale", ".input_scale_ub", ".k_scale", ".v_scale"};
+    for (size_t i = 0; i < ARRAY_COUNT(roundings); i++)
+        if (huggingface_ends_with(name, roundings[i])) return true;
     return strstr(name, ".rotary_emb.inv_freq") != NULL || strcmp(name, "score.weight") == 0 ||
-           gguf_is_head(name) || (size > end && strcmp(name + size - end, rounding) == 0);
+           gguf_is_head(name);
 }
 
 const struct tensor_row huggingface_outer_rows[HUGGINGFACE_OUTER_ROWS] = {

@@ -147,14 +147,21 @@ static bool scales_finite(const struct stored_tensor *scales) {
     return finite;
 }
 
-/* The factors of a tensor of e4m3 numbers: one, or one a square. */
+/* The factors of a tensor of e4m3 numbers: one, one a row, or one a square. */
 static enum status find_scales(struct loader *loader, struct stored_part *part, int rows, int cols,
                                struct error *e) {
     char full[TENSOR_NAME + 16];
-    snprintf(full, sizeof full, "%s" FP8_SCALES, part->stored->name);
+    snprintf(full, sizeof full, "%s" FP8_OTHER_SCALES, part->stored->name);
     const struct stored_tensor *scales = weights_find(loader->weights, full);
-    bool whole = scales && scales->elements == 1;
-    int down = whole ? 1 : fp8_blocks(rows), across = whole ? 1 : fp8_blocks(cols);
+    if (scales == NULL) {
+        snprintf(full, sizeof full, "%s" FP8_SCALES, part->stored->name);
+        scales = weights_find(loader->weights, full);
+    }
+    bool whole = scales && scales->elements == 1, by_row = scales && fp8_by_row(scales, rows);
+    int down = whole    ? 1
+               : by_row ? rows
+                        : fp8_blocks(rows),
+        across = whole || by_row ? 1 : fp8_blocks(cols);
     if (find_tensor(loader, full, down, across, &scales, e)) return e->status;
     if (scales->dtype != STORED_F32 && scales->dtype != STORED_BF16 && scales->dtype != STORED_F16)
         return error_set(e, STATUS_UNSUPPORTED, "tensor %s is %s; factors are F32, BF16 or F16",

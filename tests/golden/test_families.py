@@ -793,8 +793,48 @@ def test_fp8_with_one_factor_an_expert(tmp_path, dimensions):
     assert outputs[0] == outputs[1] and "nan" not in outputs[0]
 
 
+def compressed(strategy, **weights):
+    """What compressed-tensors writes of fp8."""
+    return {"quant_method": "compressed-tensors", "format": "float-quantized", "quantization_status": "compressed", "kv_cache_scheme": None, "ignore": ["lm_head"],
+            "config_groups": {"group_0": {"targets": ["Linear"], "output_activations": None, "input_activations": {"dynamic": True, "strategy": "token"},
+                                          "weights": {"num_bits": 8, "type": "float", "strategy": strategy, "symmetric": True} | weights}}}
+
+
+FBGEMM = {"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0, "modules_to_not_convert": ["lm_head"]}
+MODELOPT = {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}, "ignore": ["lm_head"]}
+
+
+@pytest.mark.parametrize("family", ["qwen3", "minimax_m2"])
+@pytest.mark.parametrize("config, by_row, kind", [(compressed("channel"), True, "BF16"), (FBGEMM, True, "F32"), (compressed("tensor"), False, "BF16"), (MODELOPT, False, "F32")],
+                         ids=["channel", "fbgemm", "tensor", "modelopt"])
+def test_fp8_of_other_programs(tmp_path, config, by_row, kind, family):
+    """A factor for each row, or one, in weight_scale; those of what multiplies the matrix and of the cache are not read."""
+    tensors, stream = read_tensors(GOLDEN / family / "model.safetensors"), np.random.default_rng(7)
+    eight, wide = dict(tensors), dict(tensors)
+    for name, (_, shape, _) in tensors.items():
+        if not (".layers." in name and len(shape) == 2 and not name.endswith("gate.weight")):
+            continue
+        (codes, _, _), rows = store_squares(shape, stream), shape[0] if by_row else 1
+        factors = (stream.integers(0x3900, 0x3980, (rows, 1)) << 16).astype("<u4")
+        eight[name] = codes
+        eight[name + "_scale"] = (kind, [rows, 1] if by_row else [1], (factors if kind == "F32" else (factors >> 16).astype("<u2")).tobytes())
+        eight |= {name.removesuffix("weight") + extra: ("F32", [1], b"\0\0\0\x40") for extra in ("input_scale", "k_scale", "input_scale_ub")}
+        numbers = E4M3[np.frombuffer(codes[2], np.uint8)].reshape(shape).astype("<f4") * factors.view("<f4")
+        wide[name] = ("F32", shape, numbers.astype("<f4").tobytes())
+    outputs = []
+    for stored, settings in ((eight, {"quantization_config": config}), (wide, {})):
+        folder = copy_family(family, tmp_path, **settings)
+        write_tensors(folder / "model.safetensors", stored)
+        done = parity(folder, "--tolerance", "1e9")
+        assert len(done.stdout.splitlines()) == 5, done.stdout + done.stderr
+        outputs.append(done.stdout)
+        shutil.rmtree(folder)
+    assert outputs[0] == outputs[1] and "nan" not in outputs[0]
+
+
 @pytest.mark.parametrize("change", [{"weight_block_size": [64, 128]}, {"weight_block_size": 128}, {"fmt": "e5m2"}, {"activation_scheme": "none"},
-                                    {"quant_method": "compressed-tensors"}])
+                                    {"quant_method": "compressed-tensors"}, compressed("group"), compressed("channel", num_bits=4), compressed("channel", type="int"),
+                                    compressed("channel") | {"format": "nvfp4-pack-quantized"}, MODELOPT | {"quant_algo": "NVFP4"}])
 def test_fp8_of_other_kinds_is_refused(tmp_path, change):
     expect_refusal(copy_family("deepseek_v3_fp8", tmp_path, quantization_config=FP8 | change), '"quantization_config" is not supported but with')
 
