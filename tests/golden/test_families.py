@@ -99,6 +99,45 @@ def test_rope_in_words_of_transformers_4(tmp_path):
     expect_equal(folder)
 
 
+# Keys of published folders that change nothing: transformers does not read them either, or they say what is so anyway.
+PUBLISHED = {
+    "mistral": dict(return_dict=True, pruned_heads={}, is_encoder_decoder=False, add_cross_attention=False, tie_encoder_decoder=False, finetuning_task=None,
+                    max_length=20, do_sample=False, bad_words_ids=None, torchscript=False, id2label={"0": "LABEL_0"}, task_specific_params=None),
+    "llama": dict(activation="swiglu", pretraining_tp=1, auto_map={"AutoConfig": "x.Y"}, use_cache=True, rope_interleaved=False, is_causal=True),
+    "qwen2_bf16": dict(max_window_layers=28, sliding_window=131072, use_sliding_window=False, use_mrope=False, seq_length=2048),
+    "phi3": dict(embd_pdrop=0.0, resid_pdrop=0.0, full_attn_mod=1, interpolate_factor=1, lm_head_bias=False, mlp_bias=False),
+    "gemma2": dict(cache_implementation="hybrid", attention_dropout=0.0, hidden_act="gelu_pytorch_tanh"),
+    "gemma3_text": dict(_sliding_window_pattern=2, attn_logit_softcapping=None, use_bidirectional_attention=False, cache_implementation="hybrid"),
+    "cohere2": dict(layer_switch=4, order_of_interleaved_layers="local_attn_first", position_embedding_type="rope_gptj", rotary_pct=1.0,
+                    use_embedding_sharing=True, use_gated_activation=True, use_parallel_block=True, use_parallel_embedding=False, cache_implementation="hybrid"),
+    "hunyuan_v1_dense": dict(add_classification_head=False, attention_head_dim=16, cla_share_factor=2, class_num=0, dense_list=[4096, 0], im_end_id=5,
+                             norm_type="rms", pool_type="last", use_cla=False, use_qk_norm=True, use_rotary_pos_emb=True, org_vocab_size=64, sep_token_id=3),
+    "hunyuan_v1_moe": dict(group_limited_greedy=False, n_group=False, topk_group=False, routed_scaling_factor=False, kv_lora_rank=None, q_lora_rank=None,
+                           moe_topk=[2, 2], num_shared_expert=[1, 1], moe_intermediate_size=[24, 24], moe_layer_num_skipped=0, use_mla=False, vit_type=None,
+                           position_embedding_xdrope=False, norm_topk_prob=True, use_mixed_mlp_moe=True, moe_drop_tokens=False, xdrope_section=None),
+    "minimax_m2": dict(attn_type_list=[1, 1], layernorm_full_attention_beta=1.0, mlp_intermediate_size=8192, mtp_transformer_layers=1, num_mtp_modules=3,
+                       qk_norm_type="per_layer", scoring_func="sigmoid", shared_intermediate_size=0, shared_moe_mode="sigmoid", use_mtp=True,
+                       use_qk_norm=True, use_routing_bias=True, max_model_len=None, sliding_window=None, router_jitter_noise=0.0),
+    "ernie4_5_moe": dict(moe_capacity=[64, 64, 64], moe_gate="topk", moe_use_aux_free=True, num_nextn_predict_layers=1, compression_ratio=1.0,
+                         use_rmsnorm=True, moe_norm_min=1e-12),
+    "seed_oss": dict(attention_dropout=0.1, residual_dropout=0.1),
+    "starcoder2": dict(mlp_type="default", norm_type="layer_norm", embedding_dropout=0.1, residual_dropout=0.1),
+    "smollm3": dict(max_window_layers=28, pretraining_tp=2, bos_token_id=None),
+    "lfm2": dict(block_dim=32, conv_dim=32, conv_dim_out=32, block_mlp_init_scale=1.0, block_norm_eps=1e-5, block_use_swiglu=True, num_heads=4,
+                 conv_use_xavier_init=True, use_pos_enc=True, tie_embedding=True),
+    "granite_hybrid": dict(init_method="mup", normalization_function="rmsnorm", router_aux_loss_coef=0.01, output_router_logits=False, mamba_chunk_size=256),
+    "glm4_moe": dict(num_nextn_predict_layers=1, use_cache=True, rope_scaling=None),
+    "gpt2": dict(n_ctx=1024, summary_type="cls_index", summary_use_proj=True, summary_first_dropout=0.1, attn_pdrop=0.1, task_specific_params={}),
+    "qwen3_next": dict(router_aux_loss_coef=0.001, output_router_logits=False, use_sliding_window=False),
+    "deepseek_v3": dict(ep_size=1, moe_layer_freq=1, num_nextn_predict_layers=1, topk_method="noaux_tc", scoring_func="sigmoid", seq_aux=True, aux_loss_alpha=0.001),
+}
+
+
+@pytest.mark.parametrize("family", PUBLISHED)
+def test_keys_of_published_folders(tmp_path, family):
+    expect_equal(copy_family(family, tmp_path, **PUBLISHED[family]))
+
+
 def test_rope_base_matters(tmp_path):
     assert "FAILED" in parity(copy_family("llama", tmp_path, drop=["rope_parameters"])).stdout
 
