@@ -163,6 +163,12 @@ def test_written_experts(tmp_path):
     assert read_tensors(again / "model.safetensors") == read_tensors(narrow / "model.safetensors")
 
 
+@pytest.mark.parametrize("name", ["gemma_dense", "qwen2_two_sided"])
+def test_models_that_see_both_sides_are_not_written(tmp_path, name):
+    done = run("retro-convert", ROOT / "tests/golden/embedder" / name, tmp_path / "out", "--to", "gguf")
+    assert done.returncode == 1 and "see those behind them" in done.stderr and not (tmp_path / "out").exists(), done.stderr
+
+
 @pytest.mark.parametrize("name, key", [("mixtral", "sliding_window"), ("gemma3_text", "query_pre_attn_scalar"),
                                        ("qwen3_moe", "mlp_only_layers")])
 def test_options_that_llama_cpp_lacks(name, key, tmp_path):

@@ -185,6 +185,10 @@ enum status architecture_choose(const struct model *model, struct written_archit
     static const char *const by_shape[] = {"gpt", "gpt2", "llama", "qwen2"};
     const struct written_row *row;
     bool shaped = false;
+    if (model->spec.two_sided)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "tokens of this model see those behind them, and its GGUF file would not "
+                         "say so: serve the folder as an embedder, or convert it to another type");
     for (size_t i = 0; i < ARRAY_COUNT(by_shape); i++)
         shaped = shaped || strcmp(by_shape[i], model->info.family) == 0;
     if (shaped ? choose_by_shape(model, &row, e) : choose_by_family(model, &row, e))
