@@ -174,9 +174,10 @@ static enum status check_pictures(const struct config *config, const struct mode
     enum status status = picture_input_open(&input, model, tokenizer, config->model.path,
                                             check_picture_rows(config, info), e);
     if (status == STATUS_NOT_FOUND) return STATUS_OK;
-    if (status == STATUS_OK) status = check_picture_rows_together(config, &input, e);
+    if (status) return error_prefix(e, "model.path: %s", config->model.path);
+    status = check_picture_rows_together(config, &input, e);
     picture_input_close(&input);
-    return status ? error_prefix(e, "model.path") : STATUS_OK;
+    return status;
 }
 
 static enum status check_documents(const struct config *config, const struct model_info *model,

@@ -528,7 +528,8 @@ static void check_gemma4_config(const struct gguf *gguf, bool linked) {
     assert_true(json_text_is(json_member(config, "model_type"), "gemma4"));
     assert_int_equal(json_int(json_member(config, "image_token_id")), 2);
     assert_int_equal(json_int(json_member(inner, "pad_token_id")), 1);
-    assert_true(linked == json_text_is(json_member(inner, "use_bidirectional_attention"), "vision"));
+    assert_true(linked ==
+                json_text_is(json_member(inner, "use_bidirectional_attention"), "vision"));
     assert_int_equal(json_int(json_member(vision, "head_dim")), 8);
     assert_int_equal(json_int(json_member(vision, "num_key_value_heads")), 1);
     assert_int_equal(json_int(json_member(vision, "position_embedding_size")), 40);
@@ -573,8 +574,8 @@ static void test_gemma4_tensors(void **state) {
         int row = i / 48, color = i % 3, pixel = i % 48 / 3;
         assert_int_equal(bytes[4 * i], (uint8_t)(4 * (48 * row + 16 * color + pixel)));
     }
-    const struct stored_tensor *bound = weights_find(
-        weights, "model.vision_tower.encoder.layers.0.self_attn.q_proj.input_max");
+    const struct stored_tensor *bound =
+        weights_find(weights, "model.vision_tower.encoder.layers.0.self_attn.q_proj.input_max");
     assert_non_null(bound);
     assert_int_equal(bound->n_dims, 0);
     weights_close(weights);
