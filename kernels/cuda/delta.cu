@@ -14,15 +14,23 @@ struct gate_kernel_args {
     int each; /* columns that a column of x weighs */
 };
 
+/* The weights of columns from `col` on. */
+template <int V>
+__device__ static lanes<V> load_weights(const struct gate_kernel_args &k, int row, int col) {
+    const float *x = (const float *)k.x.data + row * k.x.stride;
+    if (k.each == 1) return lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col);
+    lanes<V> weights = {};
+    for (int j = 0; j < V; j++) weights.at[j] = x[(col + j) / k.each];
+    return weights;
+}
+
 /* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads x and by, writes y. */
 template <int V>
 __global__ void gate_rows_kernel(struct gate_kernel_args k) {
     int row = (int)blockIdx.x, col = first_column<V>();
     if (col >= k.y.cols) return;
-    lanes<V> x, by = lanes_load<V>(k.by.data, DTYPE_F32, row * k.by.stride + col);
-    if (k.each == 1) x = lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col);
-    for (int j = 0; j < V && k.each > 1; j++)
-        x.at[j] = ((const float *)k.x.data)[row * k.x.stride + (col + j) / k.each];
+    lanes<V> x = load_weights<V>(k, row, col);
+    lanes<V> by = lanes_load<V>(k.by.data, DTYPE_F32, row * k.by.stride + col);
     for (int j = 0; j < V; j++) x.at[j] = value_activate(x.at[j], k.activation) * by.at[j];
     lanes_store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, x);
 }
