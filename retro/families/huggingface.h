@@ -191,6 +191,11 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
     HUGGINGFACE_GATE_UP_ROWS(fc1, "mlp"), { \
         .place = offsetof(struct layer, fc2), .names = { "mlp.down_proj.*" } \
     }
+/* An MLP without gate. */
+#define HUGGINGFACE_PLAIN_MLP_ROWS \
+    {.place = offsetof(struct layer, fc1), .names = {"mlp.up_proj.*"}}, { \
+        .place = offsetof(struct layer, fc2), .names = { "mlp.down_proj.*" } \
+    }
 /* All of a layer of Gemma from the second one on: a norm before and one behind each part. */
 #define HUGGINGFACE_GEMMA_ROWS \
     {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}}, \

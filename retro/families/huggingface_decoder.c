@@ -38,13 +38,48 @@ static enum status parse_two_sided(struct json_reader *reader, const struct json
                      "config.json: \"use_bidirectional_attention\" must be \"all\" or \"vision\"");
 }
 
+/* An activation, or in families that have it xIELU, which is an operation by itself. */
+static enum status parse_activation(struct json_reader *reader, const struct json *value,
+                                    void *object) {
+    static const struct json_field choice = {
+        .name = "hidden_act", .type = JSON_CHOICE, .choices = huggingface_activations};
+    struct huggingface_decoder *decoder = object;
+    struct dims *dims = &decoder->spec.stacks[STACK_DECODER];
+    int activation = ACTIVATION_NONE;
+    bool xielu = decoder->may_be_xielu && json_text_is(value, "xielu");
+    if (!xielu && json_field_read(reader, &choice, value, &activation)) return reader->e->status;
+    dims->xielu = xielu;
+    dims->activation = (enum activation)activation;
+    return STATUS_OK;
+}
+
+/* A number, or a run of local layers and a global one behind them, as "LLLG". */
+static enum status parse_pattern(struct json_reader *reader, const struct json *value,
+                                 void *object) {
+    static const struct json_field number = {
+        .name = "sliding_window_pattern", .type = JSON_INT, .min = 1, .max = INT_MAX};
+    struct huggingface_decoder *decoder = object;
+    const char *text = json_text(value).text;
+    size_t local = text ? strspn(text, "L") : 0;
+    bool none = decoder->spec.window == 0 && json_is_int(value) && json_int(value) == 0;
+    if (none) return STATUS_OK;
+    if (text == NULL) return json_field_read(reader, &number, value, &decoder->window_pattern);
+    if (strcmp(text + local, "G") != 0)
+        return error_set(reader->e, STATUS_UNSUPPORTED,
+                         "config.json: \"sliding_window_pattern\" is \"%.40s\"; a number is "
+                         "supported, and a text of L that ends in one G",
+                         text);
+    decoder->window_pattern = (int)local + 1;
+    return STATUS_OK;
+}
+
 static const struct json_field fields[] = {
     {"num_key_value_heads", JSON_INT, AT_DECODER(kv_heads), .min = 1, .max = LIMIT_HEADS},
     {"head_dim", JSON_INT, AT_DECODER(head_dim), .min = 1, .max = LIMIT_HEADS},
     {.name = "eos_token_id", .type = JSON_PARSED, .parse = huggingface_parse_eos},
     {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS},
     {"rms_norm_eps", JSON_FLOAT, AT_DECODER(epsilon)},
-    {"hidden_act", JSON_CHOICE, AT_DECODER(activation), .choices = huggingface_activations},
+    {.name = "hidden_act", .type = JSON_PARSED, .parse = parse_activation},
     {"attention_bias", JSON_BOOL, JSON_AT(struct huggingface_decoder, attention_bias)},
     {"mlp_bias", JSON_BOOL, JSON_AT(struct huggingface_decoder, mlp_bias)},
     {"tie_word_embeddings", JSON_BOOL, AT_SPEC(tied)},
@@ -52,8 +87,9 @@ static const struct json_field fields[] = {
     {"use_sliding_window", JSON_BOOL, JSON_AT(struct huggingface_decoder, use_window)},
     {"max_window_layers", JSON_INT, JSON_AT(struct huggingface_decoder, max_window_layers),
      .min = 0, .max = INT_MAX},
-    {"sliding_window_pattern|_sliding_window_pattern", JSON_INT,
-     JSON_AT(struct huggingface_decoder, window_pattern), .min = 1, .max = INT_MAX},
+    {.name = "sliding_window_pattern|_sliding_window_pattern",
+     .type = JSON_PARSED,
+     .parse = parse_pattern},
     {"layer_types", JSON_RAW, JSON_AT(struct huggingface_decoder, layer_types)},
     {.name = "use_bidirectional_attention", .type = JSON_PARSED, .parse = parse_two_sided},
     {"is_causal", JSON_BOOL, JSON_AT(struct huggingface_decoder, causal), .fallback = true},

@@ -213,6 +213,13 @@ def test_layers_of_granite_by_another_name(tmp_path):
     expect_equal(copy_family("granite_hybrid", tmp_path, drop=["layer_types"], layers_block_type=types))
 
 
+def test_windows_of_exaone_by_a_pattern(tmp_path):
+    """A number, or letters, as published."""
+    expect_equal(copy_family("exaone4", tmp_path, drop=["layer_types"], sliding_window_pattern="LLLG"))
+    shutil.rmtree(tmp_path / "exaone4")
+    assert "FAILED" in parity(copy_family("exaone4", tmp_path, drop=["layer_types"], sliding_window_pattern=2)).stdout
+
+
 def test_gates_of_lfm3_by_another_name(tmp_path):
     """As transformers 5 has them in memory."""
     folder = copy_family("lfm3_biases", tmp_path)
@@ -316,6 +323,9 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("lfm2", "block_multiple_of", 0, "allowed is 1"),
     ("lfm2", "conv_bias", "no", "conv_bias"),
     ("lfm2_moe", "num_experts_per_tok", 7, "7 of 6 experts"),
+    ("exaone4", "sliding_window_pattern", "LGLG", "a text of L that ends in one G"),
+    ("exaone4", "sliding_window_pattern", 0, "allowed is 1"),
+    ("exaone4", "sliding_window", None, "is off"),
     ("lfm3", "layer_types", ["conv"] * 4, "a list of 5"),
     ("lfm3", "layer_types", ["conv", "chunked_attention"] * 2 + ["conv"], "[1] must be conv, sliding_attention or full_attention"),
     ("lfm3", "conv_L_cache", 9, "allowed is 2 .. 8"),
@@ -459,6 +469,7 @@ MISTRAL_YARN = json.loads((GOLDEN / "mistral4/config.json").read_text())["rope_p
         "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}),
     ("hunyuan_v1_dense", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}),
     ("lfm2", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}), ("lfm2", "norm_eps", 0.1),
+    ("exaone4", "sliding_window", 6), ("exaone4", "layer_types", ["full_attention"] * 4), ("exaone4", "rms_norm_eps", 0.1),
     ("lfm3", "sliding_window", 6), ("lfm3", "layer_types", ["conv", "conv", "full_attention", "conv", "full_attention"]), ("lfm3", "norm_eps", 0.1),
     ("lfm3", "rope_parameters", {"full_attention": {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25},
                                  "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}), ("lfm3_biases", "rope_parameters", None),
@@ -517,6 +528,7 @@ def test_options_that_matter(tmp_path, family, key, value):
     ("nemotron_h", "conv_kernel"), ("nemotron_h", "layer_norm_epsilon"), ("nemotron_h_moe_stacked", "time_step_min"), ("lfm2_moe", "use_expert_bias"), ("lfm2_moe", "norm_topk_prob"),
     ("lfm3", "norm_eps"), ("lfm3", "conv_L_cache"), ("lfm3", "rope_parameters"), ("lfm3", "layer_types"), ("lfm3", "tie_word_embeddings"),
     ("lfm3", "use_sandwich_norm"), ("lfm3", "use_attention_gate"),
+    ("exaone4", "layer_types"), ("exaone4", "rms_norm_eps"), ("exaone4_whole", "layer_types"),
     ("gemma4_text", "tie_word_embeddings"), ("gemma4_text", "rms_norm_eps"), ("gemma4_text", "hidden_activation"),
     ("llama4_text", "attn_temperature_tuning"), ("llama4_text", "moe_layers"), ("llama4_text", "layer_types"),
     ("hunyuan_v1_moe", "rms_norm_eps"), ("granitemoe", "rms_norm_eps"), ("granitemoe", "num_experts_per_tok"), ("granitemoe", "rope_parameters"),

@@ -254,7 +254,7 @@ FAMILIES = {
 
 def fill(model, seed):
     """Seeded noise, one stream a tensor. Norms stand around what makes them neutral."""
-    centre = 0.0 if model.config.model_type.startswith(("gemma2", "gemma3", "qwen3_next", "qwen3_5")) else 1.0
+    centre = 0.0 if model.config.model_type.startswith(("gemma2", "gemma3", "qwen3_next", "qwen3_5")) or model.config.model_type == "nemotron" else 1.0
     biases = [(name, b) for name, b in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias", "layer_scalar"))]
     for name, p in [*model.named_parameters(), *biases]:
         stream = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())]))
@@ -277,7 +277,7 @@ def fill(model, seed):
             z = 0.4 + 0.1 * z  # scores are not divided, and sharp ones make the reference's rounding large
         elif p.dim() == 1:
             z = centre + 0.25 * z if name.endswith("weight") else 0.2 * z
-        elif name.endswith(("linear_attn.out_proj.weight", "mamba.out_proj.weight", "mixer.out_proj.weight")):  # behind a norm that makes small sums, and their rounding, large
+        elif name.endswith(("linear_attn.out_proj.weight", "linear_attn.o_proj.weight", "mamba.out_proj.weight", "mixer.out_proj.weight")):  # behind a norm that makes small sums, and their rounding, large
             z = 0.3 * z / np.sqrt(p.shape[-1])
         elif ".visual." in name or "vision" in name:
             z = 0.1 * z
@@ -420,6 +420,8 @@ def words_of_4(config):
         old |= dict(topk_method="noaux_tc", num_nextn_predict_layers=1) if sigmoid else {}
     if old["model_type"] == "qwen3_moe":
         old["num_experts"] = old.pop("num_local_experts")
+    if old["model_type"] == "exaone4":  # as published
+        old["sliding_window_pattern"] = "LLLG" if old["sliding_window"] else None
     if old["model_type"] == "granitemoehybrid":  # as published; Infinity stands bare
         names = {"linear_attention": "mamba", "full_attention": "attention"}
         old["layer_types"] = [names[kind] for kind in old["layer_types"]]
@@ -473,6 +475,17 @@ def expect_same(model, folder, config, data):
         assert np.abs(run(loaded, data[f"{case}.input_ids"]) - data[f"{case}.logits"]).max() < 1e-5, folder
 
 
+def split_filters(folder, config):
+    """transformers cuts the filter of OLMo Hybrid into three equal parts; published are those of queries, keys and values."""
+    path, keys = folder / "model.safetensors", config.linear_num_key_heads * config.linear_key_head_dim
+    tensors = safetensors.torch.load_file(path)
+    for name in [name for name in tensors if name.endswith("q_conv1d.weight")]:
+        names = [name.replace("q_conv1d", f"{part}_conv1d") for part in "qkv"]
+        whole = torch.cat([tensors[one] for one in names])
+        tensors |= {one: part.contiguous() for one, part in zip(names, whole.split([keys, keys, len(whole) - 2 * keys]))}
+    safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+
+
 def add_foretelling(folder):
     """What is published has a layer behind the last one, which transformers does not read either."""
     path = folder / "model.safetensors"
@@ -513,6 +526,8 @@ def make_folder(folder, model_type, options, seed):
     (folder / "generation_config.json").unlink(missing_ok=True)
     if published:
         write_published(model, folder)
+    if model_type == "olmo_hybrid":
+        split_filters(folder, config)
     if model_type.startswith(("qwen3_next", "qwen3_5", "nemotron_h")):
         add_foretelling(folder)
     save_file(data, folder / "cases.safetensors", metadata={"format": "np"})
