@@ -375,6 +375,7 @@ static void test_states(void **state) {
     check_kept("tests/golden/hf/lfm2_biases", DTYPE_F32, 1000, 200);
     check_kept("tests/golden/hf/lfm2_moe", DTYPE_BF16, 20, 5);
     check_kept("tests/golden/hf/lfm3_biases", DTYPE_F32, 1000, 200);
+    check_kept("tests/golden/hf/olmo_hybrid", DTYPE_F32, 20, 5);
     check_kept("tests/golden/hf/granite_hybrid", DTYPE_F32, 1000, 200);
     check_kept("tests/golden/hf/granite_hybrid_rope", DTYPE_BF16, 20, 5);
     check_kept("tests/golden/hf/nemotron_h", DTYPE_F32, 1000, 200);

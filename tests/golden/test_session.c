@@ -229,6 +229,7 @@ static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     check_folder("tests/golden/hf/lfm2", DTYPE_F32);
     check_folder("tests/golden/hf/lfm2_moe", DTYPE_BF16);
     check_folder("tests/golden/hf/lfm3", DTYPE_F32);
+    check_folder("tests/golden/hf/olmo_hybrid", DTYPE_BF16);
     check_folder("tests/golden/hf/granite_hybrid", DTYPE_F32);
     check_folder("tests/golden/hf/granite_hybrid_rope", DTYPE_BF16);
     check_folder("tests/golden/hf/nemotron_h_moe", DTYPE_F32);

@@ -124,6 +124,7 @@ static void test_states(void **state) {
     check_states("tests/golden/hf/qwen3_next");
     check_states("tests/golden/hf/lfm2_moe");
     check_states("tests/golden/hf/lfm3");
+    check_states("tests/golden/hf/olmo_hybrid");
     check_states("tests/golden/hf/granite_hybrid");
     check_states("tests/golden/hf/nemotron_h_moe");
     check_states("tests/golden/hf/granite_hybrid_rope"); /* one key head, whole on both ranks */
