@@ -127,6 +127,19 @@ static const struct key_row olmo3_keys[] = {
     {"attention.sliding_window_pattern", "sliding_window_pattern", KEY_PATTERN, 4},
     {"rope.freq_base_swa", "rope_local_base_freq", KEY_FLOAT, 0},
 };
+/* Models without a window have no pattern either. */
+static const struct key_row exaone4_keys[] = {
+    RMS_SIZES,
+    WHOLE_HEADS,
+    {"attention.sliding_window", "sliding_window", KEY_OR_NULL, 0},
+    {"attention.sliding_window_pattern", "sliding_window_pattern", KEY_PATTERN, 4},
+};
+/* The converter writes the epsilon twice. */
+static const struct key_row nemotron_keys[] = {
+    SIZES("attention.layer_norm_epsilon", "norm_eps"),
+    {"attention.layer_norm_rms_epsilon", NULL, KEY_IGNORED, 0},
+    {"rope.dimension_count", "partial_rotary_factor", KEY_SHARE, 0},
+};
 static const struct key_row cohere2_keys[] = {
     SIZES("attention.layer_norm_epsilon", "layer_norm_eps"),
     WHOLE_HEADS,
@@ -228,6 +241,10 @@ static const struct fact_row llama_facts[] = {
 static const struct fact_row plain_facts[] = {TIED};
 static const struct fact_row olmoe_facts[] = {
     TIED, {"attention_bias", "blk.0.attn_q.bias", false}, {"norm_topk_prob", "", false}};
+#define GATELESS_BIASES \
+    {"attention_bias", "blk.0.attn_q.bias", false}, { "mlp_bias", "blk.0.ffn_up.bias", false }
+static const struct fact_row arcee_facts[] = {TIED, GATELESS_BIASES};
+static const struct fact_row nemotron_facts[] = {TIED, AROUND_ONE, GATELESS_BIASES};
 static const struct fact_row gemma_facts[] = {TIED, AROUND_ONE};
 static const struct fact_row gemma_embedding_facts[] = {
     AROUND_ONE, {"use_bidirectional_attention", "", .absent = true}};
@@ -271,6 +288,9 @@ static const struct architecture architectures[] = {
      .told_key = "attention.sliding_window"},
     {ARCHITECTURE("olmo2", "olmo2", llama_keys, llama_facts)},
     {ARCHITECTURE("olmoe", "olmoe", olmoe_keys, olmoe_facts)},
+    {ARCHITECTURE("exaone4", "exaone4", exaone4_keys, plain_facts)},
+    {ARCHITECTURE("arcee", "arcee", llama_keys, arcee_facts), .paired = true},
+    {ARCHITECTURE("nemotron", "nemotron", nemotron_keys, nemotron_facts)},
     {ARCHITECTURE("glm4", "glm4", glm4_keys, llama_facts)},
     {ARCHITECTURE("cohere2", "cohere2", cohere2_keys, plain_facts)},
     {ARCHITECTURE("mistral3", "ministral3", ministral3_keys, llama_facts),

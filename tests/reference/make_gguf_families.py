@@ -98,6 +98,10 @@ FAMILIES = {
     "mistral3": ("ministral3", dict(head_dim=16, rope_parameters=dict(
         rope_type="yarn", rope_theta=1e6, factor=4.0, original_max_position_embeddings=6, beta_fast=4.0, beta_slow=1.0, mscale=1.0,
         mscale_all_dim=1.0, llama_4_scaling_beta=0.4)), "Q8_0"),
+    "exaone4": ("exaone4", dict(head_dim=16, sliding_window=5, num_hidden_layers=4), "Q8_0"),
+    "arcee": ("arcee", dict(rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16),
+                            attention_bias=True, mlp_bias=True), "Q8_0"),
+    "nemotron": ("nemotron", dict(mlp_bias=True), "Q8_0"),
     "seed_oss": ("seed_oss", dict(head_dim=16), "Q8_0"),
     "ernie4_5": ("ernie4_5", dict(head_dim=16), "Q8_0"),
     "gemma4": ("gemma4_text", dict(GEMMA4, num_hidden_layers=4, layer_types=[SLIDING, FULL, SLIDING, FULL], num_kv_shared_layers=2,
