@@ -51,8 +51,7 @@ static enum status read_layers(struct huggingface_decoder *decoder, struct error
         return huggingface_read_mixers(decoder, names, MIXER_CONVOLUTION, e);
     for (int i = 0; i < spec->stacks[STACK_DECODER].n_layers; i++) {
         spec->windowed[i] = i % 4 == 0 && i > 0;
-        spec->mixers[i] =
-            i % 4 == 2 || spec->windowed[i] ? MIXER_ATTENTION : MIXER_CONVOLUTION;
+        spec->mixers[i] = i % 4 == 2 || spec->windowed[i] ? MIXER_ATTENTION : MIXER_CONVOLUTION;
     }
     return STATUS_OK;
 }
@@ -94,13 +93,12 @@ static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, norm_out), .names = {"post_ffn_norm.*"}},
 };
 
-const struct family family_lfm3 = {
-    .model_type = "lfm3",
-    .read = read_lfm3,
-    .inspect = huggingface_find_output,
-    .layer = describe_layer,
-    .stacks[STACK_DECODER] = {{"model.layers.#.", "layers.#."},
-                              layer_rows,
-                              ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, lfm2_outer_rows, LFM2_OUTER_ROWS},
-    .ignores = huggingface_ignores_extras};
+const struct family family_lfm3 = {.model_type = "lfm3",
+                                   .read = read_lfm3,
+                                   .inspect = huggingface_find_output,
+                                   .layer = describe_layer,
+                                   .stacks[STACK_DECODER] = {{"model.layers.#.", "layers.#."},
+                                                             layer_rows,
+                                                             ARRAY_COUNT(layer_rows)},
+                                   .outer = {{NULL}, lfm2_outer_rows, LFM2_OUTER_ROWS},
+                                   .ignores = huggingface_ignores_extras};
