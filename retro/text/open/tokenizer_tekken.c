@@ -197,9 +197,9 @@ static void put_merges(struct json_writer *w, const struct tekken *tekken) {
 static enum status write_json(struct json_writer *w, const struct tekken *tekken, struct error *e) {
     struct buffer pattern = {0};
     int start;
-    buffer_append(&pattern, tekken->pattern.text, tekken->pattern.size);
     put_object(w);
-    enum status status = put_marks(w, tekken, &start, e);
+    if (put_marks(w, tekken, &start, e)) return e->status;
+    buffer_append(&pattern, tekken->pattern.text, tekken->pattern.size);
     put_splits(w, (const char *const[]){pattern.data, NULL});
     put_template(w, start, -1);
     put_byte_decoder(w);
@@ -211,7 +211,7 @@ static enum status write_json(struct json_writer *w, const struct tekken *tekken
     put_object_end(w);
     put_object_end(w);
     buffer_free(&pattern);
-    return status;
+    return STATUS_OK;
 }
 
 enum status tekken_write_tokenizer(struct buffer *out, const struct json *root, struct error *e) {
