@@ -20,7 +20,7 @@ static const struct json_field fields[] = {
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
-/* What absent keys stand for. */
+/* Absent keys stand for these sizes. */
 static struct huggingface_decoder start_keys(const struct model_spec *spec) {
     struct huggingface_decoder decoder = {
         .spec = *spec,
