@@ -128,6 +128,13 @@ enum status huggingface_read_multipliers(const struct json *config, struct model
  * (family_granite_moe.c). */
 enum status huggingface_read_granite_experts(const struct json *config, bool shared,
                                              struct model_spec *spec, struct error *e);
+/* Experts as GLM-4.5 has them (family_glm4_moe.c): behind the first layers, chosen by sigmoids and
+ * a bias, in groups, beside one that all rows use. The numbers stand for absent keys, and so do the
+ * sizes of experts in the spec. */
+enum status huggingface_read_grouped_experts(const struct json *config, int first_dense, int shared,
+                                             struct model_spec *spec, struct error *e);
+enum { HUGGINGFACE_GROUPED_LAYER_ROWS = 20 };
+extern const struct tensor_row huggingface_grouped_rows[HUGGINGFACE_GROUPED_LAYER_ROWS];
 /* A causal layer: rotary positions but in unrotated layers, the window in windowed ones. */
 struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id stack, int i);
 /* The same, whose windowed layers turn by ROPE_LOCAL. */

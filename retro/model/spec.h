@@ -375,7 +375,8 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_nemotron_h, family_deepseek_v2, family_deepseek_v3, family_glm4_moe_lite,
     family_deberta_v2, family_pixtral_vision, family_mistral3,
     family_granite_moe, family_granite_moe_shared, family_granite_swa, family_granite_moe_swa,
-    family_mistral4, family_youtu, family_olmoe;
+    family_mistral4, family_youtu, family_olmoe,
+    family_solar_open, family_dots1, family_afmoe;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;

@@ -422,6 +422,14 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("mistral4", "num_experts_per_tok", 7, "7 of 6 experts"),
     ("youtu", "mlp_bias", True, "must be false"),
     ("olmoe", "clip_qkv", 8.0, "clip_qkv"),
+    ("solar_open", "topk_group", 5, "topk_group"),
+    ("solar_open", "partial_rotary_factor", 0.5, "not supported in this family"),
+    ("dots1", "n_group", 4, "6 experts in"),
+    ("dots1", "layer_types", ["chunked_attention"] * 3, "chunked_attention"),
+    ("afmoe", "attention_bias", True, "must be false"),
+    ("afmoe", "num_shared_experts", 0, "allowed is 1"),
+    ("afmoe", "num_experts_per_tok", 7, "7 of 6 experts"),
+    ("afmoe", "sliding_window", None, "is off"),
     ("olmoe", "num_experts_per_tok", 7, "7 of 6 experts"),
     ("youtu", "num_key_value_heads", 2, "is 2, must be"),
     ("youtu", "partial_rotary_factor", 0.5, "is not supported in this family"),
@@ -522,6 +530,12 @@ MISTRAL_YARN = json.loads((GOLDEN / "mistral4/config.json").read_text())["rope_p
     ("mistral4_plain", "norm_topk_prob", True), ("youtu", "rope_interleave", False),
     ("youtu_yarn", "rope_parameters", {"rope_type": "default", "rope_theta": 1e4}), ("olmoe", "norm_topk_prob", True),
     ("olmoe", "num_experts_per_tok", 2), ("olmoe_stacked", "norm_topk_prob", False),
+    ("solar_open", "n_group", 2), ("solar_open", "topk_group", 1), ("solar_open", "norm_topk_prob", False), ("solar_open", "routed_scaling_factor", 1),
+    ("solar_open", "rope_parameters", {"rope_type": "default", "rope_theta": 1e5}), ("dots1", "n_group", 2), ("dots1", "norm_topk_prob", False),
+    ("dots1", "routed_scaling_factor", 1), ("dots1", "sliding_window", 6), ("dots1", "layer_types", ["full_attention"] * 3),
+    ("dots1", "num_experts_per_tok", 1), ("afmoe", "route_scale", 1), ("afmoe", "sliding_window", 6), ("afmoe", "mup_enabled", False),
+    ("afmoe", "layer_types", ["sliding_attention"] * 5), ("afmoe", "num_experts_per_tok", 1), ("afmoe_stacked", "mup_enabled", True),
+   
     ("olmoe_stacked", "rope_parameters", {"rope_type": "default", "rope_theta": 1e4})])
 def test_options_that_matter(tmp_path, family, key, value):
     """Each of them changes logits by far more than the tolerance, so that none is read and forgotten."""
@@ -555,7 +569,11 @@ def test_options_that_matter(tmp_path, family, key, value):
     ("hunyuan_v1_moe", "rms_norm_eps"), ("granitemoe", "rms_norm_eps"), ("granitemoe", "num_experts_per_tok"), ("granitemoe", "rope_parameters"),
     ("granitemoeshared_stacked", "shared_intermediate_size"), ("granite_swa", "layer_types"), ("granite_swa", "rms_norm_eps"),
     ("granite_swa", "tie_word_embeddings"), ("granitemoe_swa", "layer_types"), ("granitemoe_swa", "layer_rope_theta"),
-    ("olmoe", "rms_norm_eps"), ("olmoe", "norm_topk_prob"), ("mistral4", "rms_norm_eps"), ("mistral4", "norm_topk_prob"), ("mistral4", "first_k_dense_replace"), ("mistral4", "n_shared_experts"),
+    ("olmoe", "rms_norm_eps"), ("olmoe", "norm_topk_prob"),
+    ("solar_open", "rms_norm_eps"), ("solar_open", "rope_parameters"), ("solar_open", "intermediate_size"), ("solar_open", "n_shared_experts"),
+    ("dots1", "rms_norm_eps"), ("dots1", "layer_types"), ("dots1_stacked", "norm_topk_prob"), ("dots1_stacked", "n_group"),
+    ("afmoe", "rms_norm_eps"), ("afmoe", "layer_types"), ("afmoe", "num_dense_layers"), ("afmoe", "num_shared_experts"),
+    ("afmoe_stacked", "mup_enabled"), ("afmoe_stacked", "route_scale"), ("mistral4", "rms_norm_eps"), ("mistral4", "norm_topk_prob"), ("mistral4", "first_k_dense_replace"), ("mistral4", "n_shared_experts"),
     ("mistral4", "rope_interleave"), ("mistral4_plain", "n_group"), ("mistral4_plain", "routed_scaling_factor"), ("youtu", "tie_word_embeddings"),
     ("youtu", "rms_norm_eps"), ("youtu", "rope_parameters")])
 def test_absent_keys(tmp_path, family, absent):
@@ -614,6 +632,12 @@ def test_absent_keys(tmp_path, family, absent):
     ("granitemoe", "num_local_experts", 4, "block_sparse_moe.router.layer.weight is [5, 32], config.json makes it [4, 32]"),
     ("granitemoeshared", "shared_intermediate_size", 16, "shared_mlp.input_linear.weight is [48, 32], config.json makes it [32, 32]"),
     ("granitemoeshared", "shared_intermediate_size", 0, "has no place"),
+    ("solar_open", "n_shared_experts", 2, "shared_experts.gate_proj.weight is [16, 32]"),
+    ("dots1", "first_k_dense_replace", 2, "layers.1.mlp.gate_proj.weight is missing"),
+    ("dots1", "n_shared_experts", 1, "shared_experts.gate_proj.weight is [32, 32]"),
+    ("afmoe", "num_dense_layers", 2, "layers.1.mlp.gate_proj.weight is missing"),
+    ("afmoe", "num_shared_experts", 1, "shared_experts.gate_proj.weight is [32, 32]"),
+    ("afmoe", "head_dim", 8, "self_attn.q_proj.weight is [64, 32], config.json makes it [32, 32]"),
     ("olmoe", "intermediate_size", 8, "experts.0.gate_proj.weight is [16, 32], config.json makes it [8, 32]"),
     ("mistral4", "first_k_dense_replace", 1, "layers.0.mlp.gate_proj.weight is missing"),
     ("mistral4", "n_shared_experts", 2, "shared_experts.gate_proj.weight is [16, 32]"),

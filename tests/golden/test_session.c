@@ -223,6 +223,8 @@ static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     check_folder("tests/golden/hf/glm4_moe_lite", DTYPE_F16);
     check_folder("tests/golden/hf/mistral4", DTYPE_F32);
     check_folder("tests/golden/hf/olmoe", DTYPE_BF16);
+    check_folder("tests/golden/hf/dots1", DTYPE_F32);
+    check_folder("tests/golden/hf/afmoe", DTYPE_F32);
     check_folder("tests/golden/hf/youtu", DTYPE_BF16);
     check_folder("tests/golden/hf/qwen3_5", DTYPE_BF16);
     check_folder("tests/golden/hf/qwen3_5_text", DTYPE_F32);
