@@ -10,28 +10,15 @@ written by save_pretrained, and gemma3_b's config.json has the keys that the Hub
 of a picture, as the processor makes them. Nothing is patched.
 """
 import json
-import os
-import shutil
 import sys
-import warnings
-import zlib
-from pathlib import Path
 
-os.environ["TRANSFORMERS_OFFLINE"] = os.environ["HF_HUB_OFFLINE"] = "1"
-warnings.filterwarnings("ignore")
 import numpy as np
 import torch
-import transformers
-from make_vision_hf_golden import byte_alphabet, make_picture
-from safetensors.numpy import save_file
-from transformers import (Gemma3Config, Gemma3ForConditionalGeneration, Gemma3ImageProcessorPil, Gemma3Processor,
-                          PreTrainedTokenizerFast)
+from pictured_models import (NEW, OUT, answer_chats, byte_tokenizer, fill_with, ids_behind_bytes, make_pictures, make_whole, messages_of,
+                             name_processor, noise, open_tokenizer, prefer_letters, write_answer, write_answers, write_folder)
+from transformers import Gemma3Config, Gemma3ForConditionalGeneration, Gemma3ImageProcessorPil, Gemma3Processor
 
-transformers.logging.set_verbosity_error()
-torch.set_num_threads(1)
-
-OUT = Path(__file__).resolve().parents[1] / "golden/vision"
-VOCAB, BEGIN, END, IMAGE, NEW = 64, 60, 61, 62, 12
+VOCAB, BEGIN, END, IMAGE = 64, 60, 61, 62
 TEXT = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2,
             head_dim=16, query_pre_attn_scalar=16, max_position_embeddings=256, eos_token_id=2, bos_token_id=1)
 TOWER = dict(model_type="siglip_vision_model", hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3,
@@ -39,32 +26,27 @@ TOWER = dict(model_type="siglip_vision_model", hidden_size=24, intermediate_size
 IDS = dict(image_token_index=IMAGE, boi_token_index=BEGIN, eoi_token_index=END)
 
 
-def fill(model, seed):
+def numbers_of(name, p, z):
     """Every bias is non-zero, no norm's weight is what training begins with."""
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            z = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())])).standard_normal(tuple(p.shape))
-            if "layer_norm" in name or "post_layernorm" in name:
-                z = 1 + 0.25 * z if name.endswith("weight") else 0.2 * z
-            elif "norm" in name:
-                z = 0.25 * z
-            elif name.endswith("bias"):
-                z = 0.2 * z
-            elif "embed_tokens" in name:
-                z = 0.2 * z
-            elif "mm_input_projection" in name:
-                z = 1.2 * z / np.sqrt(p.shape[0])
-            elif "position" in name:
-                z = 0.6 * z
-            else:
-                z = 1.3 * z / np.sqrt(np.prod(p.shape[1:]))
-            p.copy_(torch.from_numpy(np.asarray(z, np.float32)))
-    return model.eval()
+    if "layer_norm" in name or "post_layernorm" in name:
+        return 1 + 0.25 * z if name.endswith("weight") else 0.2 * z
+    if "norm" in name:
+        return 0.25 * z
+    if name.endswith("bias") or "embed_tokens" in name:
+        return 0.2 * z
+    if "mm_input_projection" in name:
+        return 1.2 * z / np.sqrt(p.shape[0])
+    if "position" in name:
+        return 0.6 * z
+    return 1.3 * z / np.sqrt(np.prod(p.shape[1:]))
+
+
+def fill(model, seed):
+    return fill_with(model, seed, numbers_of)
 
 
 def picture(seed):
-    side = TOWER["image_size"]
-    return np.random.Generator(np.random.PCG64(seed)).standard_normal((3, side, side)).astype(np.float32)
+    return noise(TOWER["image_size"], TOWER["image_size"], seed)
 
 
 def expand(text, rows):
@@ -89,55 +71,27 @@ CASES = {
 }
 
 
-def go_on(model, prompt, pixels):
-    """Tokens and logits of a greedy continuation; None where another seed is needed: a picture would be drawn, or two
-    tokens are nearly alike."""
-    ids, tokens, logits = prompt, [], []
-    for _ in range(NEW):
-        row = run(model, ids, pixels)[0, -1]
-        token = int(row.argmax())
-        if token == IMAGE or np.diff(np.sort(row)[-2:])[0] < 5e-3:
-            return None
-        tokens.append(token)
-        logits.append(row)
-        ids = ids + [token]
-    return np.array(tokens, np.int32), np.stack(logits)
-
-
 def check_generate(model, prompt, pixels, tokens):
     """With a cache transformers draws the same."""
     ids = torch.tensor([prompt])
     out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), token_type_ids=(ids == IMAGE).long(),
                          pixel_values=torch.from_numpy(np.stack(pixels)), max_new_tokens=NEW, do_sample=False, eos_token_id=None)
-    assert out[0, len(prompt):].tolist() == tokens.tolist()
+    return out[0, len(prompt):].tolist() == tokens.tolist()
 
 
 def make(name, text, rows):
     config = Gemma3Config(text_config=dict(TEXT, **text), vision_config=TOWER, mm_tokens_per_image=rows, **IDS)
     config._attn_implementation = "eager"
     model = Gemma3ForConditionalGeneration(config)
-    asked, pixels = CASES["two"]
-    prompt, seed, made = expand(asked, rows), 0, None
-    while made is None:
-        seed += 1
-        made = go_on(fill(model, seed), prompt, pixels)
-    check_generate(model, prompt, pixels, made[0])
-    generation = {"greedy.prompt": np.array(prompt, np.int32), "greedy.tokens": made[0], "greedy.logits": made[1],
-                  "greedy.pixel_values": np.stack(pixels)}
-    cases = {}
-    for case, (asked, pixels) in CASES.items():
-        ids = expand(asked, rows)
-        cases |= {f"{case}.input_ids": np.array([ids], np.int32), f"{case}.logits": run(model, ids, pixels)}
-        cases |= {f"{case}.pixel_values": np.stack(pixels)} if pixels else {}
-    folder = OUT / name
-    shutil.rmtree(folder, ignore_errors=True)
-    model.save_pretrained(folder)
-    (folder / "generation_config.json").unlink(missing_ok=True)
-    save_file({k: np.ascontiguousarray(v) for k, v in cases.items()}, folder / "cases.safetensors")
-    save_file({k: np.ascontiguousarray(v) for k, v in generation.items()}, folder / "generation.safetensors")
-    for file in folder.iterdir():
-        file.chmod(0o644)
-    return folder
+
+    def accept(*made):
+        assert check_generate(model, *made)
+        return True
+
+    def stacked(case, pixels):
+        return {f"{case}.pixel_values": np.stack(pixels)} if pixels else {}
+
+    return make_whole(OUT / name, model, fill, CASES, lambda text, pixels: expand(text, rows), run, [IMAGE], stacked, accept)
 
 
 def gemma3_a():
@@ -166,7 +120,7 @@ def gemma3_b():
 NAMED = ["<bos>", "<eos>", "<pad>", "<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>",
          "<image_soft_token>"]
 LINES = ["ĊĊ", "ĊĊĊ"]  # two and three line ends, behind the bytes
-ID_OF = {name: 256 + len(LINES) + i for i, name in enumerate(NAMED)}
+ID_OF = ids_behind_bytes(NAMED, LINES)
 ROWS = 16
 TEMPLATE = """{{ bos_token }}{%- if messages[0]['role'] == 'system' -%}{%- if messages[0]['content'] is string -%}{%- set first_user_prefix = messages[0]['content'] + '\n\n' -%}{%- else -%}{%- set first_user_prefix = messages[0]['content'][0]['text'] + '\n\n' -%}{%- endif -%}{%- set loop_messages = messages[1:] -%}{%- else -%}{%- set first_user_prefix = "" -%}{%- set loop_messages = messages -%}{%- endif -%}{%- for message in loop_messages -%}{%- if (message['role'] == 'assistant') -%}{%- set role = "model" -%}{%- else -%}{%- set role = message['role'] -%}{%- endif -%}{{ '<start_of_turn>' + role + '\n' + (first_user_prefix if loop.first else "") }}{%- if message['content'] is string -%}{{ message['content'] | trim }}{%- elif message['content'] is iterable -%}{%- for item in message['content'] -%}{%- if item['type'] == 'image' -%}{{ '<start_of_image>' }}{%- elif item['type'] == 'text' -%}{{ item['text'] | trim }}{%- endif -%}{%- endfor -%}{%- endif -%}{{ '<end_of_turn>\n' }}{%- endfor -%}{%- if add_generation_prompt -%}{{'<start_of_turn>model\n'}}{%- endif -%}"""
 PICTURES = [("wide.png", 61, 40), ("tall.png", 30, 77), ("plain.png", 32, 32), ("tiny.png", 9, 6)]
@@ -181,38 +135,19 @@ CHATS = [
 ]
 
 
-def write_tokenizer(folder):
-    added = [{"id": i, "content": name, "special": True, "lstrip": False, "rstrip": False, "single_word": False,
-              "normalized": False} for name, i in ID_OF.items()]
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    vocabulary = {c: b for b, c in byte_alphabet().items()} | {line: 256 + i for i, line in enumerate(LINES)}
-    file = folder / "made.json"
-    file.write_text(json.dumps({
-        "version": "1.0", "added_tokens": added, "normalizer": None, "pre_tokenizer": level, "post_processor": None,
-        "decoder": level, "model": {"type": "BPE", "vocab": vocabulary, "merges": ["Ċ Ċ", "ĊĊ Ċ"]}}))
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_file=str(file), bos_token="<bos>", eos_token="<eos>", pad_token="<pad>",
-        extra_special_tokens={"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"})
-    file.unlink()
-    return tokenizer
-
-
 def answer(model, processor, messages):
     """What the whole pipeline of transformers reads and writes: greedy, and never two ids nearly alike."""
     given = processor.apply_chat_template(messages, tokenize=True, return_dict=True, return_tensors="pt",
                                           add_generation_prompt=True)
-    ids, kinds, written, logprobs = given["input_ids"], given["token_type_ids"], [], []
+    ids, kinds = given["input_ids"], given["token_type_ids"]
     extra = {"pixel_values": given["pixel_values"]} if "pixel_values" in given else {}
     assert int((ids == ID_OF["<image_soft_token>"]).sum()) == ROWS * len(extra.get("pixel_values", []))
-    while len(written) < NEW and written[-1:] != [ID_OF["<end_of_turn>"]]:
-        more = torch.tensor([written], dtype=torch.long)
-        with torch.no_grad():
-            row = model(input_ids=torch.cat([ids, more], 1), token_type_ids=torch.cat([kinds, 0 * more], 1), **extra).logits[0, -1]
-        best = torch.topk(row, 2)
-        assert best.values[0] - best.values[1] > 1e-3, "another seed: two ids are nearly alike"
-        written.append(int(best.indices[0]))
-        logprobs.append(float(torch.log_softmax(row.double(), 0).max()))
-    return ids.shape[1], processor.tokenizer.decode(written, skip_special_tokens=True), logprobs
+
+    def row_of(more):
+        return model(input_ids=torch.cat([ids, more], 1), token_type_ids=torch.cat([kinds, 0 * more], 1), **extra).logits[0, -1]
+
+    made = write_answer(row_of, ID_OF["<end_of_turn>"])
+    return made and (ids.shape[1], processor.tokenizer.decode(made[0], skip_special_tokens=True), made[1])
 
 
 def gemma3_served():
@@ -224,35 +159,17 @@ def gemma3_served():
                           eoi_token_index=ID_OF["<end_of_image>"], eos_token_id=ID_OF["<end_of_turn>"])
     config._attn_implementation = "eager"
     model = fill(Gemma3ForConditionalGeneration(config), 9)
-    with torch.no_grad():  # letters are drawn, and the end sooner or later
-        letters = torch.zeros(text["vocab_size"], 1)
-        letters[ord("a"):ord("z") + 1] = 5
-        model.lm_head.weight.mul_(letters)
-        model.lm_head.weight[ID_OF["<end_of_turn>"]] = -10 * model.lm_head.weight[ord("a"):ord("z") + 1].mean(0)
-    folder = OUT.parent / "gemma3_served"
-    shutil.rmtree(folder, ignore_errors=True)
-    model.save_pretrained(folder)
-    (folder / "generation_config.json").unlink(missing_ok=True)
-    tokenizer = write_tokenizer(folder)
+    prefer_letters(model, ID_OF["<end_of_turn>"])
+    folder = write_folder(OUT.parent / "gemma3_served", model)
+    tokenizer = open_tokenizer(folder, byte_tokenizer(ID_OF, LINES, ["Ċ Ċ", "ĊĊ Ċ"]), bos_token="<bos>", eos_token="<eos>",
+                               pad_token="<pad>", extra_special_tokens={"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>",
+                                                                        "image_token": "<image_soft_token>"})
     images = Gemma3ImageProcessorPil(size={"height": TOWER["image_size"], "width": TOWER["image_size"]})
     processor = Gemma3Processor(image_processor=images, tokenizer=tokenizer, chat_template=TEMPLATE, image_seq_length=ROWS)
     processor.save_pretrained(folder)
-    written = json.loads((folder / "processor_config.json").read_text())
-    written["image_processor"]["image_processor_type"] = "Gemma3ImageProcessorPil"  # the back end that made the answers
-    (folder / "processor_config.json").write_text(json.dumps(written, indent=1) + "\n")
-    pictures = {f: make_picture(folder / f, w, h, i) for i, (f, w, h) in enumerate(PICTURES)}
-    cases = []
-    for turns in CHATS:
-        messages = []
-        for i, turn in enumerate(turns):
-            parts = [turn] if i % 2 else turn
-            content = [{"type": "image", "image": pictures[p]} if p in pictures else {"type": "text", "text": p} for p in parts]
-            messages.append({"role": "assistant" if i % 2 else "user", "content": content})
-        n, written, logprobs = answer(model, processor, messages)
-        cases.append({"turns": turns, "prompt_tokens": n, "answer": written, "logprobs": logprobs})
-    (folder / "answers.json").write_text(json.dumps(cases) + "\n")
-    for file in folder.iterdir():
-        file.chmod(0o644)
+    name_processor(folder, "Gemma3ImageProcessorPil")
+    pictures = make_pictures(folder, PICTURES)
+    write_answers(folder, answer_chats(CHATS, lambda turns: answer(model, processor, messages_of(turns, pictures))))
 
 
 ALL = {"gemma3_a": gemma3_a, "gemma3_b": gemma3_b, "gemma3_served": gemma3_served}

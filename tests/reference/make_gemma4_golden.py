@@ -11,29 +11,16 @@ them. gemma4_b has experts, values that are keys and a tower that standardizes i
 in layers with a window. Texts have an id for each row of a picture, as the processor makes them; pictures are [3, height,
 width] from 0 to 1, as the processor has them before it cuts them into patches. Nothing is patched.
 """
-import json
-import os
-import shutil
 import sys
-import warnings
-import zlib
-from pathlib import Path
 
-os.environ["TRANSFORMERS_OFFLINE"] = os.environ["HF_HUB_OFFLINE"] = "1"
-warnings.filterwarnings("ignore")
 import numpy as np
 import torch
-import transformers
-from make_vision_hf_golden import byte_alphabet, make_picture
-from safetensors.numpy import save_file
+from pictured_models import (NEW, OUT, answer_chats, byte_tokenizer, fill_with, ids_behind_bytes, make_pictures, make_whole, messages_of,
+                             open_tokenizer, prefer_letters, write_answer, write_answers, write_folder)
 from transformers import (Gemma4AudioFeatureExtractor, Gemma4Config, Gemma4ForConditionalGeneration, Gemma4ImageProcessor,
-                          Gemma4Processor, Gemma4VideoProcessor, PreTrainedTokenizerFast)
+                          Gemma4Processor, Gemma4VideoProcessor)
 
-transformers.logging.set_verbosity_error()
-torch.set_num_threads(1)
-
-OUT = Path(__file__).resolve().parents[1] / "golden/vision"
-VOCAB, AUDIO, VIDEO, BEGIN, END, IMAGE, NEW = 64, 58, 59, 60, 61, 62, 12
+VOCAB, AUDIO, VIDEO, BEGIN, END, IMAGE = 64, 58, 59, 60, 61, 62
 PATCH, POOL = 2, 3
 SLIDING, FULL = "sliding_attention", "full_attention"
 TEXT = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
@@ -49,26 +36,23 @@ TOWER = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_atte
 IDS = dict(image_token_id=IMAGE, video_token_id=VIDEO, audio_token_id=AUDIO, boi_token_id=BEGIN, eoi_token_id=END)
 
 
-def fill(model, seed):
+def numbers_of(name, p, z):
     """No norm's weight is what training begins with, and every bound cuts off some numbers."""
-    def draw(name, shape):
-        z = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())])).standard_normal(tuple(shape))
-        if name.endswith(("_min", "_max")):
-            side = 0.6 + 0.5 * np.abs(z) if "input" in name else 0.9 + 0.9 * np.abs(z)
-            return side if name.endswith("max") else -side
-        if "norm" in name or "scale" in name or name.endswith("layer_scalar"):
-            return 1 + 0.25 * z
-        if "std_bias" in name or "position_embedding_table" in name:
-            return 0.6 * z
-        if "embed_tokens" in name:
-            return 0.1 * z
-        return (3 if "router" in name else 1) * z / np.sqrt(shape[-1])
+    if name.endswith(("_min", "_max")):
+        side = 0.6 + 0.5 * np.abs(z) if "input" in name else 0.9 + 0.9 * np.abs(z)
+        return side if name.endswith("max") else -side
+    if "norm" in name or "scale" in name or name.endswith("layer_scalar"):
+        return 1 + 0.25 * z
+    if "std_bias" in name or "position_embedding_table" in name:
+        return 0.6 * z
+    if "embed_tokens" in name:
+        return 0.1 * z
+    return (3 if "router" in name else 1) * z / np.sqrt(p.shape[-1])
 
-    with torch.no_grad():
-        for name, p in [*model.named_parameters(), *model.named_buffers()]:
-            if "inv_freq" not in name and "embed_scale" not in name:
-                p.copy_(torch.from_numpy(np.asarray(draw(name, p.shape), np.float32)))
-    return model.eval()
+
+def fill(model, seed):
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    return fill_with(model, seed, numbers_of, [t for t in tensors if "inv_freq" not in t[0] and "embed_scale" not in t[0]])
 
 
 def picture(height, width, seed):
@@ -125,21 +109,6 @@ CASES = {
 }
 
 
-def go_on(model, prompt, pixels):
-    """Tokens and logits of a greedy continuation; None where another seed is needed: a picture would be drawn, or two
-    tokens are nearly alike."""
-    ids, tokens, logits = prompt, [], []
-    for _ in range(NEW):
-        row = run(model, ids, pixels)[0, -1]
-        token = int(row.argmax())
-        if token in (IMAGE, VIDEO, AUDIO) or np.diff(np.sort(row)[-2:])[0] < 5e-3:
-            return None
-        tokens.append(token)
-        logits.append(row)
-        ids = ids + [token]
-    return np.array(tokens, np.int32), np.stack(logits)
-
-
 def is_steady(model, text, pixels):
     """Whether weights rounded to bf16 change no logit much: no row chooses other experts."""
     asked = [(text, pixels), *((expand(*case), case[1]) for case in CASES.values())]
@@ -157,35 +126,21 @@ def check_generate(model, prompt, pixels, tokens):
     ids = torch.tensor([prompt])
     out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **seen_by(ids, pixels), max_new_tokens=NEW,
                          do_sample=False, eos_token_id=None)
-    assert out[0, len(prompt):].tolist() == tokens.tolist()
+    return out[0, len(prompt):].tolist() == tokens.tolist()
 
 
 def make(name, text, **tower):
     config = Gemma4Config(text_config=text, vision_config=dict(TOWER, **tower), audio_config=None, **IDS)
     config._attn_implementation = "eager"
     model = Gemma4ForConditionalGeneration(config)
-    asked, pixels = CASES["two"]
-    prompt, seed, made = expand(asked, pixels), 0, None
-    while made is None:
-        seed += 1
-        made = go_on(fill(model, seed), prompt, pixels)
-        made = made if made and is_steady(model, [*prompt, *made[0].tolist()], pixels) else None
-    check_generate(model, prompt, pixels, made[0])
-    generation = {"greedy.prompt": np.array(prompt, np.int32), "greedy.tokens": made[0], "greedy.logits": made[1]}
-    generation |= {f"greedy.picture_{i}": p for i, p in enumerate(pixels)}
-    cases = {}
-    for case, (asked, pixels) in CASES.items():
-        ids = expand(asked, pixels)
-        cases |= {f"{case}.input_ids": np.array([ids], np.int32), f"{case}.logits": run(model, ids, pixels)}
-        cases |= {f"{case}.picture_{i}": p for i, p in enumerate(pixels)}
-    folder = OUT / name
-    shutil.rmtree(folder, ignore_errors=True)
-    model.save_pretrained(folder)
-    (folder / "generation_config.json").unlink(missing_ok=True)
-    save_file({k: np.ascontiguousarray(v) for k, v in cases.items()}, folder / "cases.safetensors")
-    save_file({k: np.ascontiguousarray(v) for k, v in generation.items()}, folder / "generation.safetensors")
-    for file in folder.iterdir():
-        file.chmod(0o644)
+
+    def accept(prompt, pixels, tokens):
+        if not is_steady(model, [*prompt, *tokens.tolist()], pixels):
+            return False
+        assert check_generate(model, prompt, pixels, tokens)
+        return True
+
+    make_whole(OUT / name, model, fill, CASES, expand, run, [IMAGE, VIDEO, AUDIO], accept=accept)
 
 
 def gemma4_a():
@@ -200,7 +155,7 @@ def gemma4_b():
 
 NAMED = ["<bos>", "<eos>", "<pad>", "<|turn>", "<turn|>", "<|image>", "<image|>", "<|image|>", "<|audio>", "<audio|>", "<|audio|>",
          "<|video|>"]
-ID_OF = {name: 256 + i for i, name in enumerate(NAMED)}  # behind the bytes
+ID_OF = ids_behind_bytes(NAMED)  # behind the bytes
 TEMPLATE = """{{ bos_token }}{%- for message in messages -%}{{ '<|turn>' + ('model' if message['role'] == 'assistant' else message['role']) + '\n' }}{%- if message['content'] is string -%}{{ message['content'] | trim }}{%- else -%}{%- for item in message['content'] -%}{%- if item['type'] == 'image' -%}{{ '\n\n<|image|>\n\n' }}{%- elif item['type'] == 'text' -%}{{ item['text'] | trim }}{%- endif -%}{%- endfor -%}{%- endif -%}{{ '<turn|>\n' }}{%- endfor -%}{%- if add_generation_prompt -%}{{ '<|turn>model\n' }}{%- endif -%}"""
 PICTURES = [("wide.png", 61, 40), ("tall.png", 30, 77), ("plain.png", 48, 48), ("tiny.png", 9, 6), ("long.png", 230, 2)]
 CHATS = [
@@ -214,65 +169,21 @@ CHATS = [
 ]
 
 
-def write_tokenizer(folder):
-    added = [{"id": i, "content": name, "special": True, "lstrip": False, "rstrip": False, "single_word": False,
-              "normalized": False} for name, i in ID_OF.items()]
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    file = folder / "made.json"
-    file.write_text(json.dumps({
-        "version": "1.0", "added_tokens": added, "normalizer": None, "pre_tokenizer": level, "post_processor": None,
-        "decoder": level, "model": {"type": "BPE", "vocab": {c: b for b, c in byte_alphabet().items()}, "merges": []}}))
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_file=str(file), bos_token="<bos>", eos_token="<eos>", pad_token="<pad>",
-        extra_special_tokens={"boi_token": "<|image>", "eoi_token": "<image|>", "image_token": "<|image|>", "boa_token": "<|audio>",
-                              "eoa_token": "<audio|>", "audio_token": "<|audio|>"})
-    file.unlink()
-    return tokenizer
-
-
 def answer(model, processor, messages):
-    """What the whole pipeline of transformers reads and writes: greedy, and never two ids nearly alike."""
+    """What the whole pipeline of transformers reads and writes: greedy, and never two ids nearly alike. None where another seed
+    is needed, for an answer that is too short, too."""
     given = processor.apply_chat_template(messages, tokenize=True, return_dict=True, return_tensors="pt",
                                           add_generation_prompt=True)
-    ids, kinds, written, logprobs = given["input_ids"], given["mm_token_type_ids"], [], []
+    ids, kinds = given["input_ids"], given["mm_token_type_ids"]
     extra = {k: given[k] for k in ("pixel_values", "image_position_ids") if k in given}
-    while len(written) < NEW and written[-1:] != [ID_OF["<turn|>"]]:
-        more = torch.tensor([written], dtype=torch.long)
-        with torch.no_grad():
-            row = model(input_ids=torch.cat([ids, more], 1), mm_token_type_ids=torch.cat([kinds, 0 * more], 1), **extra).logits[0, -1]
-        best = torch.topk(row, 2)
-        if best.values[0] - best.values[1] <= 1e-3:
-            return None
-        written.append(int(best.indices[0]))
-        logprobs.append(float(torch.log_softmax(row.double(), 0).max()))
-    if len(written) < 3:
+
+    def row_of(more):
+        return model(input_ids=torch.cat([ids, more], 1), mm_token_type_ids=torch.cat([kinds, 0 * more], 1), **extra).logits[0, -1]
+
+    made = write_answer(row_of, ID_OF["<turn|>"])
+    if made is None or len(made[0]) < 3:
         return None
-    return ids.shape[1], processor.tokenizer.decode(written, skip_special_tokens=True), logprobs
-
-
-def answer_all(model, processor, pictures):
-    cases = []
-    for turns in CHATS:
-        messages = []
-        for i, turn in enumerate(turns):
-            parts = [turn] if i % 2 else turn
-            content = [{"type": "image", "image": pictures[p]} if p in pictures else {"type": "text", "text": p} for p in parts]
-            messages.append({"role": "assistant" if i % 2 else "user", "content": content})
-        found = answer(model, processor, messages)
-        if found is None:
-            return None
-        cases.append({"turns": turns, "prompt_tokens": found[0], "answer": found[1], "logprobs": found[2]})
-    return cases
-
-
-def prefer_letters(model):
-    """Letters are drawn, and the end sooner or later."""
-    with torch.no_grad():
-        letters = torch.zeros(256 + len(NAMED), 1)
-        letters[ord("a"):ord("z") + 1] = 5
-        model.lm_head.weight.mul_(letters)
-        model.lm_head.weight[ID_OF["<turn|>"]] = -10 * model.lm_head.weight[ord("a"):ord("z") + 1].mean(0)
-    return model
+    return ids.shape[1], processor.tokenizer.decode(made[0], skip_special_tokens=True), made[1]
 
 
 def gemma4_served():
@@ -286,24 +197,23 @@ def gemma4_served():
         boi_token_id=ID_OF["<|image>"], eoi_token_id=ID_OF["<image|>"], eos_token_id=ID_OF["<turn|>"])
     config._attn_implementation = "eager"
     folder = OUT.parent / "gemma4_served"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    tokenizer = write_tokenizer(folder)
+    folder.mkdir(exist_ok=True)
+    tokenizer = open_tokenizer(folder, byte_tokenizer(ID_OF), bos_token="<bos>", eos_token="<eos>", pad_token="<pad>",
+                               extra_special_tokens={"boi_token": "<|image>", "eoi_token": "<image|>", "image_token": "<|image|>",
+                                                     "boa_token": "<|audio>", "eoa_token": "<audio|>", "audio_token": "<|audio|>"})
     images = Gemma4ImageProcessor(patch_size=PATCH, pooling_kernel_size=POOL, max_soft_tokens=70)
     processor = Gemma4Processor(feature_extractor=Gemma4AudioFeatureExtractor(), image_processor=images, tokenizer=tokenizer,
                                 video_processor=Gemma4VideoProcessor(), chat_template=TEMPLATE, image_seq_length=70)
-    pictures = {f: make_picture(folder / f, w, h, i) for i, (f, w, h) in enumerate(PICTURES)}
+    pictures = make_pictures(folder, PICTURES)
     seed, cases = 0, None
     while cases is None:
         seed += 1
-        model = prefer_letters(fill(Gemma4ForConditionalGeneration(config), seed))
-        cases = answer_all(model, processor, pictures)
-    model.save_pretrained(folder)
-    (folder / "generation_config.json").unlink(missing_ok=True)
+        model = prefer_letters(fill(Gemma4ForConditionalGeneration(config), seed), ID_OF["<turn|>"])
+        cases = answer_chats(CHATS, lambda turns: answer(model, processor, messages_of(turns, pictures)))
+    write_folder(folder, model)
+    make_pictures(folder, PICTURES)
     processor.save_pretrained(folder)
-    (folder / "answers.json").write_text(json.dumps(cases) + "\n")
-    for file in folder.iterdir():
-        file.chmod(0o644)
+    write_answers(folder, cases)
 
 
 ALL = {"gemma4_a": gemma4_a, "gemma4_b": gemma4_b, "gemma4_served": gemma4_served}

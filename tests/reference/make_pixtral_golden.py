@@ -11,29 +11,17 @@ writes it; pixtral is LlavaForConditionalGeneration with Pixtral's tower, as the
 of a picture and behind each line another, as the processor makes them; pictures are [3, height, width]. Nothing is patched.
 """
 import json
-import os
-import shutil
 import sys
-import warnings
-import zlib
-from pathlib import Path
 
-os.environ["TRANSFORMERS_OFFLINE"] = os.environ["HF_HUB_OFFLINE"] = "1"
-warnings.filterwarnings("ignore")
 import numpy as np
 import torch
-import transformers
-from make_vision_hf_golden import byte_alphabet, make_picture
-from safetensors.numpy import load_file, save_file
+from pictured_models import (OUT, answer_chats, apart, byte_tokenizer, fill_with, ids_behind_bytes, make_pictures, make_whole, messages_of,
+                             name_processor, noise as picture, open_tokenizer, prefer_letters, write_answer, write_answers, write_folder)
 from transformers import (LlavaConfig, LlavaForConditionalGeneration, Mistral3Config, Mistral3ForConditionalGeneration,
-                          PixtralProcessor, PixtralVisionConfig, PixtralVisionModel, PreTrainedTokenizerFast)
+                          PixtralProcessor, PixtralVisionConfig, PixtralVisionModel)
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 
-transformers.logging.set_verbosity_error()
-torch.set_num_threads(1)
-
-OUT = Path(__file__).resolve().parents[1] / "golden/vision"
-VOCAB, IMAGE, BREAK, END, NEW = 64, 10, 12, 13, 12
+VOCAB, IMAGE, BREAK, END = 64, 10, 12, 13
 PATCH = 4
 TEXT = dict(model_type="mistral", vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
             num_key_value_heads=2, head_dim=16, max_position_embeddings=256, sliding_window=None, rms_norm_eps=1e-5,
@@ -48,25 +36,19 @@ TOWER = dict(model_type="pixtral", hidden_size=32, intermediate_size=64, num_hid
              patch_size=PATCH, hidden_act="silu")
 
 
-def fill(model, seed):
+def numbers_of(name, p, z):
     """No norm's weight is one."""
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            z = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())])).standard_normal(tuple(p.shape))
-            if "norm" in name or "ln_pre" in name:
-                z = 1 + 0.25 * z
-            elif name.endswith("bias"):
-                z = 0.2 * z
-            elif "embed_tokens" in name or "lm_head" in name:
-                z = 0.3 * z
-            else:
-                z = z / np.sqrt(np.prod(p.shape[1:]))
-            p.copy_(torch.from_numpy(np.asarray(z, np.float32)))
-    return model.eval()
+    if "norm" in name or "ln_pre" in name:
+        return 1 + 0.25 * z
+    if name.endswith("bias"):
+        return 0.2 * z
+    if "embed_tokens" in name or "lm_head" in name:
+        return 0.3 * z
+    return z / np.sqrt(np.prod(p.shape[1:]))
 
 
-def picture(height, width, seed):
-    return np.random.Generator(np.random.PCG64(seed)).standard_normal((3, height, width)).astype(np.float32)
+def fill(model, seed):
+    return fill_with(model, seed, numbers_of)
 
 
 def expand(text, pixels, merge):
@@ -105,46 +87,8 @@ CASES = {
 }
 
 
-def go_on(model, prompt, pixels):
-    """Tokens and logits of a greedy continuation; None where another seed is needed: a picture would be drawn, or two
-    tokens are nearly alike."""
-    ids, tokens, logits = prompt, [], []
-    for _ in range(NEW):
-        row = run(model, ids, pixels)[0, -1]
-        token = int(row.argmax())
-        if token == IMAGE or np.diff(np.sort(row)[-2:])[0] < 5e-3:
-            return None
-        tokens.append(token)
-        logits.append(row)
-        ids = ids + [token]
-    return np.array(tokens, np.int32), np.stack(logits)
-
-
-def write(folder, model, files):
-    shutil.rmtree(folder, ignore_errors=True)
-    model.save_pretrained(folder)
-    (folder / "generation_config.json").unlink(missing_ok=True)
-    for name, tensors in files.items():
-        save_file({k: np.ascontiguousarray(v) for k, v in tensors.items()}, folder / f"{name}.safetensors")
-    for file in folder.iterdir():
-        file.chmod(0o644)
-    return folder
-
-
-def make(name, model, merge, pictures=CASES):
-    text, pixels = pictures["two"]
-    prompt, seed, made = expand(text, pixels, merge), 0, None
-    while made is None:
-        seed += 1
-        made = go_on(fill(model, seed), prompt, pixels)
-    generation = {"greedy.prompt": np.array(prompt, np.int32), "greedy.tokens": made[0], "greedy.logits": made[1]}
-    generation |= {f"greedy.picture_{i}": p for i, p in enumerate(pixels)}
-    cases = {}
-    for case, (text, pixels) in pictures.items():
-        ids = expand(text, pixels, merge)
-        cases |= {f"{case}.input_ids": np.array([ids], np.int32), f"{case}.logits": run(model, ids, pixels)}
-        cases |= {f"{case}.picture_{i}": p for i, p in enumerate(pixels)}
-    return write(OUT / name, model, {"cases": cases, "generation": generation})
+def make(name, model, merge, texts=CASES):
+    return make_whole(OUT / name, model, fill, texts, lambda text, pixels: expand(text, pixels, merge), run, [IMAGE])
 
 
 def as_published(folder, model_type):
@@ -201,15 +145,15 @@ def hf_pixtral():
     for case, pixels in {"one": [A], "odd": [picture(12, 20, 7)], "three": [C, B, A]}.items():
         with torch.no_grad():
             rows = model(**pack(pixels)).last_hidden_state[0].numpy()
-        cases |= {f"{case}.last_hidden_state": rows} | {f"{case}.picture_{i}": p for i, p in enumerate(pixels)}
-    write(OUT / "hf_pixtral", model, {"cases": cases})
+        cases |= {f"{case}.last_hidden_state": rows} | apart(case, pixels)
+    write_folder(OUT / "hf_pixtral", model, {"cases": cases})
 
 
 # Chats.
 
 SERVED_SEED = 6  # answers are neither empty nor near others
 NAMED = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[IMG]", "[IMG_BREAK]", "[IMG_END]", "<pad>"]
-ID_OF = {name: 256 + i for i, name in enumerate(NAMED)}  # behind the bytes
+ID_OF = ids_behind_bytes(NAMED)  # behind the bytes
 TEMPLATE = """{{- bos_token }}{%- for message in messages %}{%- if message['role'] == 'system' %}{{- '[SYSTEM_PROMPT]' + (message['content'] if message['content'] is string else message['content'][0]['text']) + '[/SYSTEM_PROMPT]' }}{%- elif message['role'] == 'user' %}{%- if message['content'] is string %}{{- '[INST]' + message['content'] + '[/INST]' }}{%- else %}{{- '[INST]' }}{%- for block in message['content'] %}{%- if block['type'] == 'text' %}{{- block['text'] }}{%- elif block['type'] in ['image', 'image_url'] %}{{- '[IMG]' }}{%- else %}{{- raise_exception('Only text and image blocks are supported in message content!') }}{%- endif %}{%- endfor %}{{- '[/INST]' }}{%- endif %}{%- elif message['role'] == 'assistant' %}{{- (message['content'] if message['content'] is string else message['content'][0]['text']) + eos_token }}{%- else %}{{- raise_exception('Only user, system and assistant roles are supported!') }}{%- endif %}{%- endfor %}"""
 PICTURES = [("wide.png", 61, 40), ("tall.png", 30, 77), ("plain.png", 32, 32), ("tiny.png", 9, 6), ("long.png", 130, 14)]
 CHATS = [
@@ -223,32 +167,12 @@ CHATS = [
 ]
 
 
-def write_tokenizer(folder):
-    added = [{"id": i, "content": name, "special": True, "lstrip": False, "rstrip": False, "single_word": False,
-              "normalized": False} for name, i in ID_OF.items()]
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    file = folder / "made.json"
-    file.write_text(json.dumps({
-        "version": "1.0", "added_tokens": added, "normalizer": None, "pre_tokenizer": level, "post_processor": None,
-        "decoder": level, "model": {"type": "BPE", "vocab": {c: b for b, c in byte_alphabet().items()}, "merges": []}}))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(file), bos_token="<s>", eos_token="</s>", pad_token="<pad>")
-    file.unlink()
-    return tokenizer
-
-
 def answer(model, processor, messages):
     """What the whole pipeline of transformers reads and writes: greedy, and never two ids nearly alike."""
     given = processor.apply_chat_template(messages, tokenize=True, return_dict=True, return_tensors="pt")
-    ids, written, logprobs = given["input_ids"], [], []
-    extra = {k: given[k] for k in ("pixel_values", "image_sizes") if k in given}
-    while len(written) < NEW and written[-1:] != [ID_OF["</s>"]]:
-        with torch.no_grad():
-            row = model(input_ids=torch.cat([ids, torch.tensor([written], dtype=torch.long)], 1), **extra).logits[0, -1]
-        best = torch.topk(row, 2)
-        assert best.values[0] - best.values[1] > 1e-3, "another seed: two ids are nearly alike"
-        written.append(int(best.indices[0]))
-        logprobs.append(float(torch.log_softmax(row.double(), 0).max()))
-    return ids.shape[1], processor.tokenizer.decode(written, skip_special_tokens=True), logprobs
+    ids, extra = given["input_ids"], {k: given[k] for k in ("pixel_values", "image_sizes") if k in given}
+    made = write_answer(lambda more: model(input_ids=torch.cat([ids, more], 1), **extra).logits[0, -1], ID_OF["</s>"])
+    return made and (ids.shape[1], processor.tokenizer.decode(made[0], skip_special_tokens=True), made[1])
 
 
 def mistral3_served():
@@ -258,33 +182,15 @@ def mistral3_served():
                             tie_word_embeddings=False)
     config._attn_implementation = "eager"
     model = fill(Mistral3ForConditionalGeneration(config), SERVED_SEED)
-    with torch.no_grad():  # letters are drawn, and the end sooner or later
-        letters = torch.zeros(text["vocab_size"], 1)
-        letters[ord("a"):ord("z") + 1] = 5
-        model.lm_head.weight.mul_(letters)
-        model.lm_head.weight[ID_OF["</s>"]] = -10 * model.lm_head.weight[ord("a"):ord("z") + 1].mean(0)
-    folder = write(OUT.parent / "mistral3_served", model, {})
-    tokenizer = write_tokenizer(folder)
+    folder = write_folder(OUT.parent / "mistral3_served", prefer_letters(model, ID_OF["</s>"]))
+    tokenizer = open_tokenizer(folder, byte_tokenizer(ID_OF), bos_token="<s>", eos_token="</s>", pad_token="<pad>")
     images = PixtralImageProcessorPil(size={"longest_edge": 64}, patch_size={"height": PATCH, "width": PATCH})
     processor = PixtralProcessor(image_processor=images, tokenizer=tokenizer, patch_size=PATCH, spatial_merge_size=2,
                                  chat_template=TEMPLATE)
     processor.save_pretrained(folder)
-    written = json.loads((folder / "processor_config.json").read_text())
-    written["image_processor"]["image_processor_type"] = "PixtralImageProcessorPil"  # the back end that made the answers
-    (folder / "processor_config.json").write_text(json.dumps(written, indent=1) + "\n")
-    pictures = {f: make_picture(folder / f, w, h, i) for i, (f, w, h) in enumerate(PICTURES)}
-    cases = []
-    for turns in CHATS:
-        messages = []
-        for i, turn in enumerate(turns):
-            parts = [turn] if i % 2 else turn
-            content = [{"type": "image", "image": pictures[p]} if p in pictures else {"type": "text", "text": p} for p in parts]
-            messages.append({"role": "assistant" if i % 2 else "user", "content": content})
-        n, written, logprobs = answer(model, processor, messages)
-        cases.append({"turns": turns, "prompt_tokens": n, "answer": written, "logprobs": logprobs})
-    (folder / "answers.json").write_text(json.dumps(cases) + "\n")
-    for file in folder.iterdir():
-        file.chmod(0o644)
+    name_processor(folder, "PixtralImageProcessorPil")
+    pictures = make_pictures(folder, PICTURES)
+    write_answers(folder, answer_chats(CHATS, lambda turns: answer(model, processor, messages_of(turns, pictures))))
 
 
 ALL = {"mistral3": mistral3, "ministral3_vl": ministral3_vl, "mistral4_vl": mistral4_vl, "pixtral": pixtral, "hf_pixtral": hf_pixtral,

@@ -11,30 +11,19 @@ processor makes them; pictures are [3, height, width], as the processor has them
 is patched.
 """
 import json
-import os
-import shutil
 import sys
-import warnings
-import zlib
-from pathlib import Path
 
-os.environ["TRANSFORMERS_OFFLINE"] = os.environ["HF_HUB_OFFLINE"] = "1"
-warnings.filterwarnings("ignore")
 import numpy as np
 import torch
-import transformers
-from make_vision_hf_golden import byte_alphabet, make_picture
+from pictured_models import (OUT, answer_chats, apart, byte_tokenizer, fill_with, ids_behind_bytes, make_pictures, make_whole, noise as picture,
+                             prefer_letters, write_answer, write_answers, write_folder)
 from safetensors.numpy import load_file, save_file
 from transformers import (PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
                           Qwen2VLForConditionalGeneration, Qwen2VLImageProcessor, Qwen2VLImageProcessorPil, Qwen3_5Config,
                           Qwen3_5ForConditionalGeneration, Qwen3_5MoeConfig, Qwen3_5MoeForConditionalGeneration, Qwen3VLConfig,
                           Qwen3VLForConditionalGeneration, Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration)
 
-transformers.logging.set_verbosity_error()
-torch.set_num_threads(1)
-
-OUT = Path(__file__).resolve().parents[1] / "golden/vision"
-VOCAB, START, END, IMAGE, VIDEO, NEW = 64, 60, 61, 62, 63, 12
+VOCAB, START, END, IMAGE, VIDEO = 64, 60, 61, 62, 63
 PATCH, MERGE, FRAMES = 4, 2, 2
 ROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
 TEXT = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
@@ -64,30 +53,24 @@ del TEXT_35_MOE["intermediate_size"]
 def fill(model, seed):
     """Every bias is non-zero, no norm weight is one."""
     around_one = model.config.model_type.startswith("qwen3_5")  # norms of the text, but for that within a delta net
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            z = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())])).standard_normal(tuple(p.shape))
-            if "norm" in name or name.endswith("ln_q.weight"):
-                zero = around_one and "visual" not in name and not name.endswith("linear_attn.norm.weight")
-                z = (0 if zero else 1) + 0.25 * z if name.endswith("weight") else 0.2 * z
-            elif name.endswith("bias"):
-                z = 0.2 * z
-            elif name.endswith("A_log"):
-                z = z - 1.5
-            elif name.endswith("linear_attn.out_proj.weight"):  # behind a norm that makes small sums, and their rounding, large
-                z = 0.3 * z / np.sqrt(p.shape[-1])
-            elif "embed_tokens" in name or "lm_head" in name:
-                z = 0.3 * z
-            elif ".experts." in name:
-                z = 1.1 * z / np.sqrt(p.shape[-1])
-            else:
-                z = 1.1 * z / np.sqrt(np.prod(p.shape[1:]))
-            p.copy_(torch.from_numpy(np.asarray(z, np.float32)))
-    return model.eval()
 
+    def numbers_of(name, p, z):
+        if "norm" in name or name.endswith("ln_q.weight"):
+            zero = around_one and "visual" not in name and not name.endswith("linear_attn.norm.weight")
+            return (0 if zero else 1) + 0.25 * z if name.endswith("weight") else 0.2 * z
+        if name.endswith("bias"):
+            return 0.2 * z
+        if name.endswith("A_log"):
+            return z - 1.5
+        if name.endswith("linear_attn.out_proj.weight"):  # behind a norm that makes small sums, and their rounding, large
+            return 0.3 * z / np.sqrt(p.shape[-1])
+        if "embed_tokens" in name or "lm_head" in name:
+            return 0.3 * z
+        if ".experts." in name:
+            return 1.1 * z / np.sqrt(p.shape[-1])
+        return 1.1 * z / np.sqrt(np.prod(p.shape[1:]))
 
-def picture(height, width, seed):
-    return np.random.Generator(np.random.PCG64(seed)).standard_normal((3, height, width)).astype(np.float32)
+    return fill_with(model, seed, numbers_of)
 
 
 def cut(pixels):
@@ -130,43 +113,8 @@ CASES = {
 }
 
 
-def go_on(model, prompt, pixels):
-    """Tokens and logits of a greedy continuation; None where another seed is needed: a picture would be drawn, or two
-    tokens are nearly alike."""
-    ids, tokens, logits = prompt, [], []
-    for _ in range(NEW):
-        row = run(model, ids, pixels)[0, -1]
-        token = int(row.argmax())
-        if token in (IMAGE, VIDEO) or np.diff(np.sort(row)[-2:])[0] < 5e-3:
-            return None
-        tokens.append(token)
-        logits.append(row)
-        ids = ids + [token]
-    return np.array(tokens, np.int32), np.stack(logits)
-
-
 def make(name, model):
-    text, pixels = CASES["two"]
-    prompt, seed, made = expand(text, pixels), 0, None
-    while made is None:
-        seed += 1
-        made = go_on(fill(model, seed), prompt, pixels)
-    generation = {"greedy.prompt": np.array(prompt, np.int32), "greedy.tokens": made[0], "greedy.logits": made[1]}
-    generation |= {f"greedy.picture_{i}": p for i, p in enumerate(pixels)}
-    cases = {}
-    for case, (text, pixels) in CASES.items():
-        ids = expand(text, pixels)
-        cases |= {f"{case}.input_ids": np.array([ids], np.int32), f"{case}.logits": run(model, ids, pixels)}
-        cases |= {f"{case}.picture_{i}": p for i, p in enumerate(pixels)}
-    folder = OUT / name
-    shutil.rmtree(folder, ignore_errors=True)
-    model.save_pretrained(folder)
-    (folder / "generation_config.json").unlink(missing_ok=True)
-    save_file({k: np.ascontiguousarray(v) for k, v in cases.items()}, folder / "cases.safetensors")
-    save_file({k: np.ascontiguousarray(v) for k, v in generation.items()}, folder / "generation.safetensors")
-    for file in folder.iterdir():
-        file.chmod(0o644)
-    return folder
+    return make_whole(OUT / name, model, fill, CASES, expand, run, [IMAGE, VIDEO])
 
 
 def make_yarn(folder, model):
@@ -180,7 +128,7 @@ def make_yarn(folder, model):
     text, pixels = CASES["two"]
     ids = expand(text, pixels)
     case = {"two.input_ids": np.array([ids], np.int32), "two.logits": run(yarn, ids, pixels)}
-    case |= {f"two.picture_{i}": p for i, p in enumerate(pixels)}
+    case |= apart("two", pixels)
     save_file({k: np.ascontiguousarray(v) for k, v in case.items()}, folder / "yarn.safetensors")
     (folder / "yarn.safetensors").chmod(0o644)
 
@@ -274,7 +222,7 @@ def qwen3_5_moe():
 # Chats.
 
 NAMED = ["<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>", "<|endoftext|>"]
-IDS_OF = {name: 256 + i for i, name in enumerate(NAMED)}  # behind the bytes
+IDS_OF = ids_behind_bytes(NAMED)  # behind the bytes
 TEMPLATE = """{% set image_count = namespace(value=0) %}{% set video_count = namespace(value=0) %}{% for message in messages %}{% if loop.first and message['role'] != 'system' %}<|im_start|>system
 You are a helpful assistant.<|im_end|>
 {% endif %}<|im_start|>{{ message['role'] }}
@@ -300,12 +248,7 @@ CHATS = [
 
 
 def write_tokenizer(folder, template):
-    added = [{"id": i, "content": name, "special": True, "lstrip": False, "rstrip": False, "single_word": False,
-              "normalized": False} for name, i in IDS_OF.items()]
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    (folder / "tokenizer.json").write_text(json.dumps({
-        "version": "1.0", "added_tokens": added, "normalizer": None, "pre_tokenizer": level, "post_processor": None,
-        "decoder": level, "model": {"type": "BPE", "vocab": {c: b for b, c in byte_alphabet().items()}, "merges": []}}))
+    (folder / "tokenizer.json").write_text(byte_tokenizer(IDS_OF))
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}))
     (folder / "chat_template.jinja").write_text(template)
     return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), chat_template=template)
@@ -322,17 +265,24 @@ def answer(model, tokenizer, processor, messages, pictures):
     ids = []
     for id in tokenizer.encode(text, add_special_tokens=False):
         ids += [id] * rows.pop(0) if id == image else [id]
-    n, written, logprobs = len(ids), [], []
-    while len(written) < NEW and written[-1:] != [IDS_OF["<|im_end|>"]]:
-        tokens = torch.tensor([ids + written])
+
+    def row_of(more):
+        tokens = torch.cat([torch.tensor([ids]), more], 1)
         extra = dict(given, mm_token_type_ids=(tokens == image).long()) if given else {}
-        with torch.no_grad():
-            row = model(input_ids=tokens, **extra).logits[0, -1]
-        best = torch.topk(row, 2)
-        assert best.values[0] - best.values[1] > 1e-3, "another seed: two ids are nearly alike"
-        written.append(int(best.indices[0]))
-        logprobs.append(float(torch.log_softmax(row.double(), 0).max()))
-    return n, tokenizer.decode(written, skip_special_tokens=True), logprobs
+        return model(input_ids=tokens, **extra).logits[0, -1]
+
+    made = write_answer(row_of, IDS_OF["<|im_end|>"])
+    return made and (len(ids), tokenizer.decode(made[0], skip_special_tokens=True), made[1])
+
+
+def messages_of(turns, pictures):
+    """A chat whose parts do not hold the pictures, and these."""
+    messages, seen = [], []
+    for i, turn in enumerate(turns):
+        content = turn if i % 2 else [{"type": "image"} if p in pictures else {"type": "text", "text": p} for p in turn]
+        seen += [] if i % 2 else [pictures[p] for p in turn if p in pictures]
+        messages.append({"role": "assistant" if i % 2 else "user", "content": content})
+    return messages, seen
 
 
 def make_served(name, config_class, model_class, text, tower, seed, processor_class=Qwen2VLImageProcessor, template=TEMPLATE,
@@ -343,31 +293,13 @@ def make_served(name, config_class, model_class, text, tower, seed, processor_cl
         vision_start_token_id=IDS_OF["<|vision_start|>"], vision_end_token_id=IDS_OF["<|vision_end|>"])
     config._attn_implementation = "eager"
     model = fill(model_class(config), seed)
-    with torch.no_grad():  # letters are drawn, and the end sooner or later
-        letters = torch.zeros(text["vocab_size"], 1)
-        letters[ord("a"):ord("z") + 1] = 5
-        model.lm_head.weight.mul_(letters)
-        model.lm_head.weight[IDS_OF["<|im_end|>"]] = -10 * model.lm_head.weight[ord("a"):ord("z") + 1].mean(0)
-    folder = OUT.parent / name
-    shutil.rmtree(folder, ignore_errors=True)
-    model.save_pretrained(folder)
-    (folder / "generation_config.json").unlink(missing_ok=True)
-    (folder / "model.safetensors").chmod(0o644)
+    folder = write_folder(OUT.parent / name, prefer_letters(model, IDS_OF["<|im_end|>"]))
     tokenizer = write_tokenizer(folder, template)
     processor = processor_class(patch_size=PATCH, merge_size=MERGE, temporal_patch_size=FRAMES,
                                 size={"shortest_edge": 256, "longest_edge": 1600}, **processing)
     processor.save_pretrained(folder)
-    pictures = {f: make_picture(folder / f, w, h, i) for i, (f, w, h) in enumerate(PICTURES)}
-    cases = []
-    for turns in CHATS:
-        messages, seen = [], []
-        for i, turn in enumerate(turns):
-            content = turn if i % 2 else [{"type": "image"} if p in pictures else {"type": "text", "text": p} for p in turn]
-            seen += [] if i % 2 else [pictures[p] for p in turn if p in pictures]
-            messages.append({"role": "assistant" if i % 2 else "user", "content": content})
-        n, written, logprobs = answer(model, tokenizer, processor, messages, seen)
-        cases.append({"turns": turns, "prompt_tokens": n, "answer": written, "logprobs": logprobs})
-    (folder / "answers.json").write_text(json.dumps(cases) + "\n")
+    pictures = make_pictures(folder, PICTURES)
+    write_answers(folder, answer_chats(CHATS, lambda turns: answer(model, tokenizer, processor, *messages_of(turns, pictures))))
 
 
 def qwen_vl_served():
