@@ -20,7 +20,8 @@ enum { PATH_ROOM = 80 };
 /* Models of each kind of tower that the bytes may name; the last one is for all others. */
 static const struct {
     const char *projector, *model;
-} models[] = {{"gemma3", "gemma3_a"}, {"qwen3vl_merger", "qwen3_vl"}, {"", "qwen2_5_vl"}};
+} models[] = {{"gemma3", "gemma3_a"},  {"gemma4v", "gemma4_a"}, {"qwen3vl_merger", "qwen3_vl"},
+              {"pixtral", "mistral3"}, {"mlp", "llava_served"}, {"", "qwen2_5_vl"}};
 enum { MODELS = sizeof models / sizeof *models };
 
 /* Folders in memory, which go with the process. */
