@@ -20,12 +20,12 @@ static size_t measure_file(const char *path) {
     return hash[1 + strspn(hash + 1, "0123456789")] == '\0' ? (size_t)(hash - path) : 0;
 }
 
-/* Whether a name is the path, or its end behind a slash. */
-static bool path_is(const char *path, size_t size, const char *name) {
+/* Whether a name is the path, or, unless the whole is asked for, its end behind a slash. */
+static bool path_is(const char *path, size_t size, const char *name, bool exact) {
     struct text_span whole = {path, size};
     if (!span_ends_with(whole, name)) return false;
     size_t n = strlen(name);
-    return n == size || path[size - n - 1] == '/';
+    return n == size || (!exact && path[size - n - 1] == '/');
 }
 
 /* Looking for one. */
@@ -33,6 +33,7 @@ static bool path_is(const char *path, size_t size, const char *name) {
 struct table_hunt {
     const struct table_search *search;
     const char *name;
+    bool exact; /* the name is a whole path */
     struct data_tables *tables;
     char *id, *path;
     struct data_table records; /* of a file */
@@ -62,8 +63,8 @@ static enum status hunt_document(void *context, const struct stored_document *do
                                  struct error *e) {
     struct table_hunt *hunt = context;
     size_t file = measure_file(document->path);
-    bool means = path_is(document->path, strlen(document->path), hunt->name) ||
-                 (file > 0 && path_is(document->path, file, hunt->name));
+    bool means = path_is(document->path, strlen(document->path), hunt->name, hunt->exact) ||
+                 (file > 0 && path_is(document->path, file, hunt->name, hunt->exact));
     (void)e;
     if (!means) return STATUS_OK;
     if (document->text.text) {
@@ -97,6 +98,16 @@ static enum status hunt_by_path(struct table_hunt *hunt, struct error *e) {
     return STATUS_OK;
 }
 
+/* The id of a record means the table that it is a row of, as the list of tables names it. */
+static enum status hunt_whole_file(struct table_hunt *hunt, struct error *e) {
+    if (hunt->records.cells.size == 0) return STATUS_OK;
+    data_table_free(&hunt->records);
+    hunt->records = (struct data_table){.n_columns = 0};
+    hunt->name = hunt->path;
+    hunt->exact = true;
+    return hunt_by_path(hunt, e);
+}
+
 static void add_records(struct table_hunt *hunt) {
     struct data_tables *tables = hunt->tables;
     if (hunt->records.cells.size == 0) return;
@@ -112,7 +123,10 @@ enum status tables_find(const struct table_search *search, const char *name,
                         struct data_tables *tables, char **id, char **path, struct error *e) {
     struct table_hunt hunt = {.search = search, .name = name, .tables = tables};
     enum status status = hunt_by_id(&hunt, name, e);
-    if (status == STATUS_NOT_FOUND) status = hunt_by_path(&hunt, e);
+    if (status == STATUS_NOT_FOUND)
+        status = hunt_by_path(&hunt, e);
+    else if (status == STATUS_OK)
+        status = hunt_whole_file(&hunt, e);
     if (status == STATUS_OK) add_records(&hunt);
     if (status == STATUS_OK && hunt.path == NULL)
         status = error_set(e, STATUS_NOT_FOUND, "no document has the id or path \"%.200s\"", name);

@@ -203,6 +203,15 @@ def test_rows_and_sort(tables):
     assert said["rows"][0]["values"][0] == max(sums, key=sums.get)
 
 
+def test_a_table_by_the_document_that_the_list_names(tables):
+    """The list names a file of records by one of them; a question means the whole table."""
+    total = {"measures": [{"measure": "sum", "column": "Price"}]}
+    listed = [one for one in call(tables, "GET", "/v1/tables?limit=1000")["data"] if one["path"] == "orders.csv"]
+    assert len(listed) == 1 and listed[0]["rows"] == len(make_rows(*FILES["orders.csv"]))
+    said, by_path = ask(tables, listed[0]["document"], **total), ask(tables, "orders.csv", **total)
+    assert said["rows"] == by_path["rows"] and said["matched"] == by_path["matched"] == listed[0]["rows"]
+
+
 def test_totals_are_left_out_and_told(tables):
     rows = make_rows(*FILES["orders.xlsx"])
     question = {"table": "1", "measures": [{"measure": "sum", "column": "E"}]}
