@@ -72,6 +72,7 @@ static const struct key_row deepseek_scaling[] = {
 static const struct fact_row tied_facts[] = {TIED};
 
 static const struct key_row glm4_moe_keys[] = {RMS_SIZES, GROUPED_EXPERTS, SIGMOID, PARTIAL_ROPE};
+static const struct key_row dots1_keys[] = {RMS_SIZES, WHOLE_HEADS, GROUPED_EXPERTS, SIGMOID};
 static const struct fact_row glm4_moe_facts[] = {
     TIED,
     {"attention_bias", "blk.0.attn_q.bias", false},
@@ -263,6 +264,7 @@ const struct architecture architecture_hybrids[] = {
     {ARCHITECTURE("deepseek2", "deepseek_v2", deepseek2_keys, tied_facts),
      .scaling = ROWS(deepseek_scaling), .latent = true},
     {ARCHITECTURE("glm4moe", "glm4_moe", glm4_moe_keys, glm4_moe_facts)},
+    {ARCHITECTURE("dots1", "dots1", dots1_keys, biased_facts)},
     {ARCHITECTURE("ernie4_5-moe", "ernie4_5_moe", ernie_moe_keys, tied_facts)},
     {ARCHITECTURE("minimax-m2", "minimax_m2", minimax_keys, tied_facts)},
     {ARCHITECTURE("gemma4", "gemma4_text", gemma4_keys, gemma4_facts), .wide = true},

@@ -20,7 +20,7 @@ MODELS = ["llama", "qwen2", "gpt2", "kquants", "gemma2"]
 CONVERTED = ["phi3", "phi3_short", "gemma3", "gptneox", "gptneox_parallel", "mixtral", "qwen2moe", "qwen3moe"]
 # Likewise; not written.
 READ_ONLY = ["qwen2vl", "deepseek2_lite", "deepseek2", "glm47_flash", "glm4moe", "ernie4_5_moe", "minimax", "qwen35", "qwen35moe", "lfm2",
-             "lfm2moe", "granitehybrid", "granitehybrid_dense", "granite4", "granitemoe", "granitemoe_shared", "olmoe", "nemotron_h", "nemotron_h_moe", "glm4", "cohere2", "olmo3", "mistral3",
+             "lfm2moe", "granitehybrid", "granitehybrid_dense", "granite4", "granitemoe", "granitemoe_shared", "olmoe", "dots1", "nemotron_h", "nemotron_h_moe", "glm4", "cohere2", "olmo3", "mistral3",
              "exaone4", "arcee", "nemotron", "seed_oss", "ernie4_5", "hunyuan_dense", "hunyuan_moe", "llama4", "gemma4", "gemma4_moe"]
 # The reference is the dequantised model in f32. llama.cpp's GELU is a table of f16; measured 2.7e-3, 1.8e-3, 1.5e-3.
 EXACT = {"gpt2": "5e-3", "gemma2": "5e-3", "starcoder2": "5e-3"}
@@ -101,7 +101,7 @@ def test_as_folder(name, tmp_path):
     parity(folder, EXACT.get(name, "1e-4"))
     assert json.loads((folder / "tokenizer_config.json").read_text())["eos_token"] == "</s>"
     packed = with_cases(converted(GOLDEN / name, tmp_path / "packed", "packed"), name)
-    parity(packed, EXPERTS if name in (*CONVERTED, "gemma4_moe", "olmoe") else QUANTISED)
+    parity(packed, EXPERTS if name in (*CONVERTED, "gemma4_moe", "olmoe", "dots1") else QUANTISED)
 
 
 @pytest.mark.parametrize("name", READ_ONLY)

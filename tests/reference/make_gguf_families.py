@@ -84,6 +84,8 @@ FAMILIES = {
     "granitemoe": ("granitemoe", dict(MOE, **MULTIPLIERS, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=True), "Q8_0"),
     "granitemoe_shared": ("granitemoeshared", dict(MOE, **MULTIPLIERS, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2,
                                                    shared_intermediate_size=64, attention_bias=True), "Q8_0"),
+    "dots1": ("dots1", dict(EXPERTS_4, n_routed_experts=4, n_shared_experts=2, routed_scaling_factor=1.5, norm_topk_prob=True, first_k_dense_replace=1,
+                            num_hidden_layers=3, head_dim=16), "Q8_0"),
     "olmoe": ("olmoe", dict(MOE, num_experts=4, num_experts_per_tok=2, intermediate_size=64), "Q8_0"),
     "nemotron_h": ("nemotron_h", dict(NEMOTRON, layers_block_type=["linear_attention", "mlp", "full_attention", "mlp"], mlp_bias=True), "Q8_0"),
     "nemotron_h_moe": ("nemotron_h", dict(NEMOTRON, **EXPERTS_4, layers_block_type=["moe", "linear_attention", "full_attention", "moe"],
