@@ -29,7 +29,7 @@ enum status {
 
 struct error {
     enum status status;
-    char text[1000];
+    char text[2000]; /* the longest lists the known families */
 };
 
 /* Sets *e (which may be NULL) and returns `status`, so that a failure is one line: return

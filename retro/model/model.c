@@ -55,7 +55,7 @@ static void list_families(char *text, size_t size) {
 
 static enum status find_family(const struct json *config, const struct family **out,
                                const char **name, struct error *e) {
-    char known[900];
+    char known[1800];
     const char *key, *found = find_name(config, &key);
     for (size_t i = 0; i < model_family_count; i++) {
         if (!same_name(name_of(model_families[i], key), found)) continue;
