@@ -117,6 +117,10 @@ enum status huggingface_read_mixers(struct huggingface_decoder *decoder, const c
  * absent. */
 enum status huggingface_read_dense(struct model_spec *spec, int step, const struct json *listed,
                                    struct error *e);
+/* The same by mlp_layer_types, "dense" or "sparse" of each layer; where it is absent, the first
+ * layers. */
+enum status huggingface_read_mlp_types(struct model_spec *spec, const struct json *types, int first,
+                                       struct error *e);
 /* spec.unrotated by no_rope_layers, a number for each layer, 0 where it has no RoPE; where it is
  * absent or empty, by no_rope_layer_interval (family_llama.c). */
 enum status huggingface_read_unrotated(const struct json *config, struct model_spec *spec,

@@ -309,6 +309,24 @@ enum status huggingface_read_dense(struct model_spec *spec, int step, const stru
     return STATUS_OK;
 }
 
+enum status huggingface_read_mlp_types(struct model_spec *spec, const struct json *types, int first,
+                                       struct error *e) {
+    int n = spec->stacks[STACK_DECODER].n_layers;
+    bool listed = !json_is_absent(types);
+    if (listed && (!json_is_list(types) || json_count(types) != (size_t)n))
+        return error_set(
+            e, STATUS_INVALID,
+            "config.json: \"mlp_layer_types\" must be a list of %d, one for each layer", n);
+    for (int i = 0; i < n; i++) {
+        const struct json *type = listed ? json_item(types, (size_t)i) : NULL;
+        spec->dense[i] = listed ? json_text_is(type, "dense") : i < first;
+        if (listed && !spec->dense[i] && !json_text_is(type, "sparse"))
+            return error_set(e, STATUS_UNSUPPORTED,
+                             "config.json: \"mlp_layer_types\" [%d] must be dense or sparse", i);
+    }
+    return STATUS_OK;
+}
+
 struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id stack, int i) {
     return (struct layer_spec){.parallel = spec->stacks[stack].parallel,
                                .mask = spec->two_sided ? MASK_NONE : MASK_CAUSAL,

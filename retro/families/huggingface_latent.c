@@ -67,34 +67,19 @@ static enum status check_routing(const struct latent_keys *keys, bool sigmoid, s
     return STATUS_OK;
 }
 
-/* Layers without experts: the first ones, or those that are listed. */
-static enum status read_dense(struct latent_keys *keys, struct error *e) {
-    struct model_spec *spec = &keys->decoder.spec;
-    const struct json *types = keys->mlp_types;
-    int n = spec->stacks[STACK_DECODER].n_layers;
-    bool listed = !json_is_absent(types);
-    int first = keys->usual->lists_dense ? keys->usual->first_dense : keys->first_dense;
-    if (listed && (!json_is_list(types) || json_count(types) != (size_t)n))
-        return error_set(
-            e, STATUS_INVALID,
-            "config.json: \"mlp_layer_types\" must be a list of %d, one for each layer", n);
-    for (int i = 0; i < n; i++) {
-        const struct json *type = listed ? json_item(types, (size_t)i) : NULL;
-        spec->dense[i] = listed ? json_text_is(type, "dense") : i < first;
-        if (listed && !spec->dense[i] && !json_text_is(type, "sparse"))
-            return error_set(e, STATUS_UNSUPPORTED,
-                             "config.json: \"mlp_layer_types\" [%d] must be dense or sparse", i);
-    }
-    return STATUS_OK;
+/* The first layers, which have no experts where no list names them. */
+static int count_dense(const struct latent_keys *keys) {
+    return keys->usual->lists_dense ? keys->usual->first_dense : keys->first_dense;
 }
 
 /* A family of one choice names none. */
 static enum status read_experts(const struct json *config, struct latent_keys *keys,
                                 struct error *e) {
-    struct dims *dims = &keys->decoder.spec.stacks[STACK_DECODER];
+    struct model_spec *spec = &keys->decoder.spec;
+    struct dims *dims = &spec->stacks[STACK_DECODER];
     const bool sigmoid = keys->usual->dims.router_sigmoid, one = keys->usual->one_choice;
     if (spec_read(config, &table, keys, e) || (!one && check_routing(keys, sigmoid, e)) ||
-        read_dense(keys, e))
+        huggingface_read_mlp_types(spec, keys->mlp_types, count_dense(keys), e))
         return e->status;
     if (!one && keys->method == METHOD_GREEDY) dims->router_groups = dims->router_groups_used = 0;
     dims->router_group_best = !one && keys->method == METHOD_GROUPS ? 1 : 0;

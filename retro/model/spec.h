@@ -363,20 +363,19 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_cohere2, family_ministral3, family_hunyuan_dense, family_gemma2, family_gemma3,
     family_gemma3_text, family_gemma4, family_gemma4_text, family_llama4, family_llama4_text,
     family_hunyuan_moe, family_gpt_neox, family_starcoder2, family_exaone4, family_ministral,
-    family_olmo_hybrid, family_arcee, family_nemotron, family_apertus, family_mixtral,
-    family_qwen2_moe, family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet,
-    family_distilbert, family_clip_vit, family_radio_vit, family_radio_hub, family_projector,
-    family_llava_mcore, family_clip_vision, family_siglip_vision, family_llava, family_llava_next,
-    family_clip, family_siglip, family_modernbert, family_nomic_bert, family_megatron_bert,
-    family_megatron_bert_hf, family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision,
-    family_qwen2_5_vl_vision, family_qwen3_vl, family_qwen3_vl_moe, family_qwen3_vl_vision,
-    family_qwen3_next, family_qwen3_5, family_qwen3_5_text, family_qwen3_5_moe,
-    family_qwen3_5_moe_text, family_lfm2, family_lfm2_moe, family_lfm3, family_granite_hybrid,
-    family_nemotron_h, family_deepseek_v2, family_deepseek_v3, family_glm4_moe_lite,
-    family_deberta_v2, family_pixtral_vision, family_mistral3,
+    family_olmo_hybrid, family_arcee, family_nemotron, family_apertus, family_mellum,
+    family_mixtral, family_qwen2_moe, family_qwen3_moe, family_roberta, family_xlm_roberta,
+    family_mpnet, family_distilbert, family_clip_vit, family_radio_vit, family_radio_hub,
+    family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision, family_llava,
+    family_llava_next, family_clip, family_siglip, family_modernbert, family_nomic_bert,
+    family_megatron_bert, family_megatron_bert_hf, family_qwen2_vl, family_qwen2_5_vl,
+    family_qwen2_vl_vision, family_qwen2_5_vl_vision, family_qwen3_vl, family_qwen3_vl_moe,
+    family_qwen3_vl_vision, family_qwen3_next, family_qwen3_5, family_qwen3_5_text,
+    family_qwen3_5_moe, family_qwen3_5_moe_text, family_lfm2, family_lfm2_moe, family_lfm3,
+    family_granite_hybrid, family_nemotron_h, family_deepseek_v2, family_deepseek_v3,
+    family_glm4_moe_lite, family_deberta_v2, family_pixtral_vision, family_mistral3,
     family_granite_moe, family_granite_moe_shared, family_granite_swa, family_granite_moe_swa,
-    family_mistral4, family_youtu, family_olmoe,
-    family_solar_open, family_dots1, family_afmoe;
+    family_mistral4, family_youtu, family_olmoe, family_solar_open, family_dots1, family_afmoe;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;

@@ -118,7 +118,7 @@ def test_bf16_stays_near():
 
 
 LATENT = "deepseek", "glm4_moe_lite", "mistral4", "youtu"
-EXPERTS = "moe", "solar_open", "dots1", "gpt_oss", "minimax", "granite_hybrid"
+EXPERTS = "moe", "solar_open", "dots1", "gpt_oss", "minimax", "granite_hybrid", "mellum"
 INT8 = "--set", "model.cache_dtype=int8", "--set", "model.dtype=f32"
 
 

@@ -12,7 +12,7 @@ NAMES = ("llama3", "mistral", "qwen2_window", "qwen3", "phi3", "gemma2", "gemma3
          "granite", "smollm3", "starcoder2", "glm", "glm4", "seed_oss", "ernie4_5", "cohere2", "ministral3",
          "hunyuan_v1_dense", "granite_swa", "exaone4", "ministral", "arcee", "nemotron", "apertus")
 LAYERED = ("gemma4", "gemma4_text", "gemma4_keys", "lfm3", "olmo_hybrid")
-ROUTED = ("llama4", "hunyuan_v1_moe_stacked", "gemma4_moe", "gemma4_moe_text", "granitemoe", "granitemoeshared", "granitemoe_swa", "olmoe_stacked", "dots1_stacked", "afmoe_stacked")
+ROUTED = ("llama4", "mellum", "hunyuan_v1_moe_stacked", "gemma4_moe", "gemma4_moe_text", "granitemoe", "granitemoeshared", "granitemoe_swa", "olmoe_stacked", "dots1_stacked", "afmoe_stacked")
 LATENT = ("deepseek_v2", "deepseek_v2_stacked", "mistral4", "youtu")  # a change may send a token to other experts
 STATES = ("qwen3_5_text", "lfm2", "granite_hybrid_rope", "nemotron_h")  # products of products, and norms behind small sums, make the steps of small matrices larger
 

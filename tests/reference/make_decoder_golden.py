@@ -81,7 +81,7 @@ LLAMA4 = dict(head_dim=16, intermediate_size=24, intermediate_size_mlp=40, num_l
 LLAMA4_TOWER = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4, vision_output_dim=16,
                     projector_input_dim=16, projector_output_dim=16)
 
-WITHOUT_4 = ("lfm3", "ministral", "olmo_hybrid")  # families that transformers 4 never wrote, beside Qwen3.5
+WITHOUT_4 = ("lfm3", "ministral", "olmo_hybrid", "mellum")  # families that transformers 4 never wrote, beside Qwen3.5
 
 # Folder: model_type, and what differs from SIZES and from transformers' defaults.
 FAMILIES = {
@@ -205,6 +205,12 @@ FAMILIES = {
     "arcee": ("arcee", dict(head_dim=16, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
     "nemotron": ("nemotron", dict(head_dim=16)),
     "nemotron_biases": ("nemotron", dict(rope("default", partial_rotary_factor=0.25), head_dim=16, attention_bias=True, mlp_bias=True, hidden_act="gelu", norm_eps=1e-4)),
+    "mellum": ("mellum", dict(MOE, head_dim=16, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16, num_hidden_layers=3, sliding_window=5,
+                              layer_types=[TYPES[c] for c in "SFS"], mlp_layer_types=["sparse", "dense", "sparse"], rope_parameters=dict(
+                                  full_attention=dict(rope_type="yarn", rope_theta=500000.0, factor=4.0, original_max_position_embeddings=16, beta_fast=4.0),
+                                  sliding_attention=dict(rope_type="default", rope_theta=5000.0)))),
+    "mellum_stacked": ("mellum", dict(MOE, head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, sliding_window=9,
+                                      layer_types=[TYPES[c] for c in "FS"], norm_topk_prob=False, attention_bias=True)),
     "apertus": ("apertus", dict(rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16), attention_bias=True)),
     "granite_hybrid": ("granitemoehybrid", dict(MOE, **SPACE, **MULTIPLIERS, num_local_experts=5, num_experts_per_tok=2, mamba_n_groups=2,
                                                 mamba_d_head=8, tie_word_embeddings=True, time_step_limit=(0.3, float("inf")))),
