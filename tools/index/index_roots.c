@@ -79,10 +79,12 @@ static bool has_files(const struct walk *walk, const char *root) {
 static void take_out(struct walk *walk, const char *root) {
     int n = 0;
     for (int i = 0; i < walk->n_roots; i++) {
-        if (lies_below(walk->roots[i], root))
+        if (lies_below(walk->roots[i], root)) {
             free(walk->roots[i]);
-        else
-            walk->roots[n++] = walk->roots[i];
+            continue;
+        }
+        walk->roots[n] = walk->roots[i];
+        n++;
     }
     walk->n_roots = n;
 }
