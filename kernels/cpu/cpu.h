@@ -216,6 +216,7 @@ struct cpu {
     struct attention_scratch *scratch; /* [threads] */
     void *inputs;          /* [INPUT_BYTES], what kernels->round, quantise, panel and pair make */
     atomic_ullong fetched; /* bytes (fetch.h) */
+    atomic_bool pages_hidden, advice_refused; /* likewise: what the system does not do */
     char description[48];
 };
 

@@ -272,19 +272,21 @@ static void combine_row(const void *context, int i, int thread) {
     for (int j = 0; j < d; j++) y[j] += gate * shared[j];
 }
 
-/* Products that somebody looks at (retro-convert) go through the table of ops, and experts of a
- * mapped file are asked for one after the other: those do not wait for others. */
+/* Products that somebody looks at (retro-convert) go through the table of ops, and experts that the
+ * disk still reads are multiplied one after the other, as they come: those do not wait for others.
+ */
 void cpu_experts(struct backend *backend, const struct experts_args *args) {
-    const bool side_by_side = !args->fetched && backend->ops->linear == cpu_linear;
     struct expert_fetch fetch;
     struct lone_experts lone = {.n = 0};
-    if (args->fetched) expert_fetch_begin(&fetch, args);
+    if (args->fetched) expert_fetch_begin(&fetch, backend, args);
+    const bool there = !args->fetched || expert_fetch_has_all(&fetch),
+               side_by_side = there && backend->ops->linear == cpu_linear;
     for (int expert = 0; expert < args->n_experts; expert++) {
         if (args->fetched) expert_fetch_advance(&fetch, expert);
         if (!side_by_side || !lone_takes(backend, args, &lone, expert))
             run_expert(backend, args, expert);
     }
     run_lone(backend, args, &lone);
-    if (args->fetched) expert_fetch_end(&fetch, backend);
+    if (args->fetched) expert_fetch_end(&fetch);
     cpu_run(backend, (double)args->parts.rows * args->parts.cols, args->x.rows, combine_row, args);
 }

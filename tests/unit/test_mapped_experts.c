@@ -1,9 +1,11 @@
 /* tests/unit/test_mapped_experts.c: experts that memory does not hold: the pages of those that rows
  * have chosen are asked for, and no others; results have the same bits; all other weights are in
  * memory of our own. */
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "kernels/cpu/fetch.h"
@@ -15,13 +17,14 @@
 
 enum { ADVICE_LIMIT = 1 << 14 };
 
-/* Advice to the system, which this program's madvise takes down and passes on. */
+/* Advice to the system, which this program's madvise takes down and passes on, or refuses. */
 static struct {
     struct {
         uintptr_t begin, end;
         int advice;
     } calls[ADVICE_LIMIT];
     int n;
+    bool refuses; /* with EINVAL */
 } told;
 
 int madvise(void *at, size_t bytes, int advice) {
@@ -30,8 +33,43 @@ int madvise(void *at, size_t bytes, int advice) {
     told.calls[told.n].end = (uintptr_t)at + bytes;
     told.calls[told.n].advice = advice;
     told.n++;
-    return (int)syscall(SYS_madvise, at, bytes, advice);
+    if (!told.refuses) return (int)syscall(SYS_madvise, at, bytes, advice);
+    errno = EINVAL;
+    return -1;
 }
+
+/* Memory holds the pages outside [begin, end), as this program's mincore says. */
+static struct {
+    uintptr_t begin, end;
+    bool fails; /* with ENOSYS */
+} absent;
+
+int mincore(void *at, size_t bytes, unsigned char *there) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i * page < bytes; i++) {
+        uintptr_t place = (uintptr_t)at + i * page;
+        there[i] = place < absent.begin || place >= absent.end;
+    }
+    if (!absent.fails) return 0;
+    errno = ENOSYS;
+    return -1;
+}
+
+/* Pages that the program waits for between two questions. */
+static long waits;
+
+int getrusage(__rusage_who_t who, struct rusage *usage) {
+    static long waited;
+    int status = (int)syscall(SYS_getrusage, who, usage);
+    usage->ru_majflt = waited += waits;
+    return status;
+}
+
+static void set_absent(const void *begin, size_t bytes) {
+    absent.begin = (uintptr_t)begin;
+    absent.end = absent.begin + bytes;
+}
+static void set_all_absent(void) { set_absent(NULL, UINTPTR_MAX); }
 
 static bool was_asked_for(uintptr_t at) {
     for (int i = 0; i < told.n; i++)
@@ -132,9 +170,10 @@ static void choose(struct mixture *m) {
 }
 
 static struct tensor run_mixture(struct mixture *m, bool fetched) {
-    struct tensor y = make_rows(ROWS, HIDDEN), few = make_rows(ROWS, HIDDEN),
-                  parts = make_rows(ROWS, USED * HIDDEN), wide = make_rows(ROWS, 2 * FFN),
-                  gated = make_rows(ROWS, FFN);
+    int rows = m->x.rows;
+    struct tensor y = make_rows(rows, HIDDEN), few = make_rows(rows, HIDDEN),
+                  parts = make_rows(rows, USED * HIDDEN), wide = make_rows(rows, 2 * FFN),
+                  gated = make_rows(rows, FFN);
     backend_experts(m->backend, &(struct experts_args){.y = y,
                                                        .x = m->x,
                                                        .routes = m->routes,
@@ -173,6 +212,7 @@ static void test_chosen_experts_are_asked_for(void **state) {
     folder_path(path, test_folder, "experts");
     mixture_open(&m, path);
     choose(&m);
+    set_all_absent();
     told.n = 0;
     struct tensor fetched = run_mixture(&m, true);
     for (int i = 0; i < EXPERTS; i++) {
@@ -185,6 +225,129 @@ static void test_chosen_experts_are_asked_for(void **state) {
     assert_memory_equal(fetched.data, plain.data, sizeof(float) * ROWS * HIDDEN);
     free(fetched.data);
     free(plain.data);
+    mixture_close(&m);
+}
+
+/* Of the pages of chosen experts only those are asked for that memory does not hold, one stretch of
+ * them at once, and no other page. */
+static void test_pages_in_memory_are_not_asked_for(void **state) {
+    (void)state;
+    enum { PAGES_ABSENT = 5 };
+    char path[FOLDER_PATH_SIZE];
+    struct mixture m;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    folder_path(path, test_folder, "experts");
+    mixture_open(&m, path);
+    choose(&m);
+    set_absent(NULL, 0);
+    told.n = 0;
+    struct tensor whole = run_mixture(&m, true);
+    assert_int_equal(told.n, 0);
+
+    char *hole = (char *)m.fc1[4].data + 3 * page;
+    set_absent(hole, PAGES_ABSENT * page);
+    told.n = 0;
+    struct tensor holed = run_mixture(&m, true);
+    assert_true(told.n > 0);
+    for (int i = 0; i < told.n; i++) {
+        assert_int_equal(told.calls[i].begin, (uintptr_t)hole);
+        assert_int_equal(told.calls[i].end, (uintptr_t)hole + PAGES_ABSENT * page);
+    }
+    assert_memory_equal(whole.data, holed.data, sizeof(float) * ROWS * HIDDEN);
+    free(whole.data);
+    free(holed.data);
+    mixture_close(&m);
+}
+
+/* A single row's experts are multiplied side by side where memory holds them, and else one after
+ * the other. */
+static void test_lone_rows_have_the_same_bits(void **state) {
+    (void)state;
+    char path[FOLDER_PATH_SIZE];
+    struct mixture m;
+    folder_path(path, test_folder, "experts");
+    mixture_open(&m, path);
+    choose(&m);
+    m.x = tensor_rows(m.x, 0, 1);
+    m.routes = tensor_rows(m.routes, 0, 1);
+    struct tensor plain = run_mixture(&m, false);
+    set_absent(NULL, 0);
+    struct tensor there = run_mixture(&m, true);
+    set_all_absent();
+    struct tensor missing = run_mixture(&m, true);
+    assert_memory_equal(there.data, plain.data, sizeof(float) * HIDDEN);
+    assert_memory_equal(missing.data, plain.data, sizeof(float) * HIDDEN);
+    free(plain.data);
+    free(there.data);
+    free(missing.data);
+    mixture_close(&m);
+}
+
+/* Pages whose advice the system has dropped are asked for again when the turn of their expert has
+ * come. */
+static void test_dropped_advice_is_given_again(void **state) {
+    (void)state;
+    char path[FOLDER_PATH_SIZE];
+    struct mixture m;
+    folder_path(path, test_folder, "experts");
+    mixture_open(&m, path);
+    choose(&m);
+    set_absent(m.fc1[10].data, (size_t)sysconf(_SC_PAGESIZE));
+    told.n = 0;
+    struct tensor y = run_mixture(&m, true);
+    assert_int_equal(told.n, 2);
+    free(y.data);
+    mixture_close(&m);
+}
+
+/* A system that neither says which pages there are nor takes advice: all pages of chosen experts
+ * are asked for, and the result is the same. */
+static void test_refused_advice_changes_nothing(void **state) {
+    (void)state;
+    char path[FOLDER_PATH_SIZE];
+    struct mixture m;
+    folder_path(path, test_folder, "experts");
+    mixture_open(&m, path);
+    choose(&m);
+    struct tensor plain = run_mixture(&m, false);
+    absent.fails = true;
+    told.refuses = true;
+    told.n = 0;
+    struct tensor refused = run_mixture(&m, true);
+    absent.fails = false;
+    told.refuses = false;
+    check_pages(&m.fc1[1], true);
+    check_pages(&m.fc1[2], false);
+    assert_true(atomic_load(&cpu_of(m.backend)->advice_refused));
+    assert_memory_equal(refused.data, plain.data, sizeof(float) * ROWS * HIDDEN);
+    free(refused.data);
+    free(plain.data);
+    mixture_close(&m);
+}
+
+/* Of files that are somebody else's Linux says that memory holds all pages. Waiting for pages shows
+ * that it does not, and from then on all are asked for. */
+static void test_hidden_pages_are_asked_for(void **state) {
+    (void)state;
+    char path[FOLDER_PATH_SIZE];
+    struct mixture m;
+    folder_path(path, test_folder, "experts");
+    mixture_open(&m, path);
+    choose(&m);
+    set_absent(NULL, 0);
+    told.n = 0;
+    struct tensor there = run_mixture(&m, true);
+    assert_int_equal(told.n, 0);
+    waits = 100;
+    struct tensor waiting = run_mixture(&m, true);
+    waits = 0;
+    assert_int_equal(told.n, 0);
+    struct tensor asked = run_mixture(&m, true);
+    for (int i = 0; i < EXPERTS; i++) check_pages(&m.fc1[i], i % 3 == 1);
+    assert_memory_equal(asked.data, there.data, sizeof(float) * ROWS * HIDDEN);
+    free(there.data);
+    free(waiting.data);
+    free(asked.data);
     mixture_close(&m);
 }
 
@@ -205,11 +368,17 @@ static void test_steps_of_many_rows_ask_in_turn(void **state) {
         fc2[i].data = at + BYTES / 2;
         ((float *)routes.data)[2 * i + 1] = (float)i;
     }
+    struct backend *backend;
+    struct error e = {0};
+    if (backend_open(&backend, "cpu", &(struct backend_options){.threads = 1}, &e))
+        fail_msg("%s", e.text);
     struct experts_args args = {
         .x = x, .routes = routes, .fc1 = fc1, .fc2 = fc2, .n_experts = MANY};
     struct expert_fetch fetch;
+    set_all_absent();
     told.n = 0;
-    expert_fetch_begin(&fetch, &args);
+    expert_fetch_begin(&fetch, backend, &args);
+    assert_false(expert_fetch_has_all(&fetch));
     for (int i = 0; i < MANY; i++) {
         expert_fetch_advance(&fetch, i);
         int last = min_int(MANY, i + FETCH_AHEAD_BYTES / BYTES) - 1;
@@ -218,6 +387,7 @@ static void test_steps_of_many_rows_ask_in_turn(void **state) {
         assert_true(last == MANY - 1 || !was_asked_for((uintptr_t)fc1[last + 1].data));
     }
     munmap(reserved, (size_t)MANY * BYTES);
+    backend_close(backend);
     free(routes.data);
     free(x.data);
 }
@@ -300,6 +470,7 @@ static void test_only_experts_stay_mapped(void **state) {
     struct opened mapped, fetching;
     float of_mapped[(PROMPT + 1) * VOCABULARY], of_fetching[(PROMPT + 1) * VOCABULARY];
     pack(test_folder);
+    set_all_absent();
     told.n = 0;
     open_packed(&mapped, false);
     read_text(&mapped, of_mapped);
@@ -327,6 +498,16 @@ static void test_only_experts_stay_mapped(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_chosen_experts_are_asked_for, folder_set_up,
+                                        folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_pages_in_memory_are_not_asked_for, folder_set_up,
+                                        folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_lone_rows_have_the_same_bits, folder_set_up,
+                                        folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_dropped_advice_is_given_again, folder_set_up,
+                                        folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_refused_advice_changes_nothing, folder_set_up,
+                                        folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_hidden_pages_are_asked_for, folder_set_up,
                                         folder_tear_down),
         cmocka_unit_test(test_steps_of_many_rows_ask_in_turn),
         cmocka_unit_test_setup_teardown(test_only_experts_stay_mapped, folder_set_up,
