@@ -249,6 +249,10 @@ static void fill_info(struct model *model, const struct model_options *options) 
     struct error none;
     model_visit(model, count_place, model, &none);
     info->mapped = model->mapped != NULL;
+    if (model->fetches_experts) {
+        info->mapped_expert_bytes = info->expert_bytes;
+        info->held_expert_bytes = options->held_expert_bytes;
+    }
     info->decode_bytes += matrix_bytes(output->dtype, (size_t)output->n_out * (size_t)output->n_in);
     info->dtype = main_dtype(model, stack);
     info->cache_dtype = info->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;

@@ -42,13 +42,15 @@ struct model_info {
     bool cache_narrows;       /* keys and values can be int8 */
     int64_t n_parameters;     /* of the whole model */
     int64_t local_parameters; /* that this rank keeps */
-    size_t weight_bytes;    /* packed, on this rank's device; of a model open for checking: what it
-                               would take */
-    bool mapped;            /* most of them lie in a mapped file */
-    size_t expert_bytes;    /* of weight_bytes: matrices of experts that rows choose */
-    size_t cache_row_bytes; /* of keys and values of one token, on all ranks together */
-    size_t state_bytes;     /* of all delta nets of one sequence, on all ranks together; 0: none */
-    size_t decode_bytes;    /* read by one decode step of one sequence that closes no chunk */
+    size_t weight_bytes; /* packed, on this rank's device; of a model open for checking: what it
+                            would take */
+    bool mapped;         /* most of them lie in a mapped file */
+    size_t expert_bytes; /* of weight_bytes: matrices of experts that rows choose */
+    size_t mapped_expert_bytes; /* of these, in a mapped file that memory does not hold; else 0 */
+    size_t held_expert_bytes;   /* of these, as many as memory has room for */
+    size_t cache_row_bytes;     /* of keys and values of one token, on all ranks together */
+    size_t state_bytes;  /* of all delta nets of one sequence, on all ranks together; 0: none */
+    size_t decode_bytes; /* read by one decode step of one sequence that closes no chunk */
     size_t decode_expert_bytes; /* of these: of the experts that it chooses */
 };
 
@@ -81,6 +83,7 @@ struct model_options {
      * when rows choose them, all others are copied into memory, from which no file can push them.
      */
     bool fetch_experts;
+    size_t held_expert_bytes; /* of these, as many as memory has room for; for model_info */
     void (*loaded)(void *context, const struct loaded_tensor *tensor); /* or NULL */
     /* Each place (retro/model/tensors.h) as it lies on the device, one after another. Its memory is
      * given back once this returns, so that one place at a time is in memory, and such a model

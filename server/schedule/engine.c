@@ -45,6 +45,8 @@ static bool engine_tell(struct engine *engine) {
     engine->metrics.blocks = session_pool_blocks(engine->pool);
     engine->metrics.chunks = session_pool_chunks(engine->pool);
     engine->metrics.fetched_bytes = (int64_t)backend_fetched(engine->o.backend);
+    engine->metrics.mapped_expert_bytes = (int64_t)engine->info.mapped_expert_bytes;
+    engine->metrics.held_expert_bytes = (int64_t)engine->info.held_expert_bytes;
     pthread_mutex_lock(&engine->lock);
     engine->counts.running = engine->n_active;
     engine->counts.parked = engine->n_parked;

@@ -88,6 +88,7 @@ struct engine_metrics {
     int64_t passages_gone;  /* that were not shown again: they had changed or gone */
     struct draft_counts drafts;
     int64_t fetched_bytes; /* of experts that memory does not hold, from disk */
+    int64_t mapped_expert_bytes, held_expert_bytes; /* as struct model_info has them */
     int64_t lookups_ahead; /* of neighbours of chunks that were not complete yet */
     int64_t lookups_used;  /* of these, those whose chunk became what was foretold */
 };

@@ -27,9 +27,9 @@ def answer(server):
     return server.complete([PROMPT], max_tokens=24, temperature=0, ignore_eos=True, logprobs=3)["choices"][0]
 
 
-def read_bytes(server):
+def expert_bytes(server, name):
     text = server.request("GET", "/metrics").body.decode()
-    return float(re.search(r"^retro_expert_read_bytes_total\{.*\} (\S+)$", text, re.M)[1])
+    return float(re.search(rf"^retro_expert_{name}\{{.*\}} (\S+)$", text, re.M)[1])
 
 
 def refuse(folder):
@@ -47,7 +47,9 @@ def advised_command(words):
 
 def test_a_model_larger_than_memory(start, model):
     packed = model.with_name("model-packed")
-    expected = answer(start(f"model.path={model}", *OPTIONS))
+    large = start(f"model.path={model}", *OPTIONS)
+    expected = answer(large)
+    assert expert_bytes(large, "mapped_bytes") == expert_bytes(large, "held_bytes") == expert_bytes(large, "read_bytes_total") == 0
     with small_machine(MEMORY):
         words = refuse(model)
         command = advised_command(words)
@@ -61,7 +63,10 @@ def test_a_model_larger_than_memory(start, model):
     assert re.search(r"experts are 402.7 MB mapped, of which memory holds [\d.]+ MB: a token uses 50.3 MB of them, and reads [\d.]+ MB from disk", log)
     assert answer(small) == expected
     assert answer(small) == expected
-    assert read_bytes(small) > 50e6  # from a disk: where the folder is in memory (tmpfs) there is no such machine
+    assert expert_bytes(small, "read_bytes_total") > 50e6  # from a disk: where the folder is in memory (tmpfs) there is no such machine
+    assert round(expert_bytes(small, "mapped_bytes") / 1e6, 1) == 402.7
+    held = re.search(r"of which memory holds ([\d.]+) MB", log)
+    assert round(expert_bytes(small, "held_bytes") / 1e6, 1) == float(held[1])
     with small_machine(60 << 20):
         words = refuse(packed)
     assert re.search(r"not enough memory: weights [\d.]+ MB, experts 402.7 MB mapped, ", words), words

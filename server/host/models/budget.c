@@ -310,6 +310,12 @@ static size_t room_beside(const struct use_parts *parts, struct backend *backend
     return all < available ? available - all : 0;
 }
 
+/* Of a model that fetches experts: those that memory holds at a time. */
+static size_t held_expert_bytes(const struct model_info *info, size_t room) {
+    size_t shared = info->weight_bytes - info->expert_bytes;
+    return room > shared ? room - shared : 0;
+}
+
 /* Mapped weights are read again and again when they do not fit beside the rest. */
 static void warn_of_mapped(const struct model_info *info, size_t room, bool fetches) {
     if (!fetches) {
@@ -319,7 +325,7 @@ static void warn_of_mapped(const struct model_info *info, size_t room, bool fetc
             amount_of(info->weight_bytes).text);
         return;
     }
-    size_t shared = info->weight_bytes - info->expert_bytes, held = room - shared;
+    size_t held = held_expert_bytes(info, room);
     double part = (double)held / (double)info->expert_bytes;
     size_t read = (size_t)((1 - part) * (double)info->decode_expert_bytes);
     log_warn(
@@ -358,6 +364,7 @@ static enum status check_model(const struct checked_model *checked, struct model
     bool stays = !info->mapped || info->weight_bytes <= room,
          fetches = !stays && info->expert_bytes > 0;
     options->fetch_experts = fetches;
+    options->held_expert_bytes = fetches ? held_expert_bytes(info, room) : 0;
 
     add_weights(&model, info, fetches, can_pack(checked, options, room) ? checked->path : NULL);
     for (int i = 0; i < parts.sessions.n; i++) append(&model, &parts.sessions.all[i]);

@@ -53,8 +53,8 @@ struct budget_use {
 /* This rank's part of the folder's model, and of its use (NULL: none), against what its device can
  * still give, and for parts on the host against what that has left. Rank 0 logs one line with the
  * parts where there is a use. STATUS_NO_MEMORY has all parts and names the option to lower. Loads
- * nothing, but verifies the folder as model_open does. Sets options->fetch_experts where mapped
- * weights do not stay in memory beside the rest. */
+ * nothing, but verifies the folder as model_open does. Sets options->fetch_experts and
+ * held_expert_bytes where mapped weights do not stay in memory beside the rest. */
 enum status budget_check(const char *folder, struct backend *backend, struct comm *comm,
                          struct model_options *options, const struct budget_use *use,
                          struct error *e);
