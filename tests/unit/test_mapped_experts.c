@@ -319,6 +319,7 @@ static void test_refused_advice_changes_nothing(void **state) {
     check_pages(&m.fc1[1], true);
     check_pages(&m.fc1[2], false);
     assert_true(atomic_load(&cpu_of(m.backend)->advice_refused));
+    assert_true(atomic_load(&cpu_of(m.backend)->pages_hidden));
     assert_memory_equal(refused.data, plain.data, sizeof(float) * ROWS * HIDDEN);
     free(refused.data);
     free(plain.data);
