@@ -25,10 +25,7 @@ static enum status read_exaone4(const struct json *config, struct model_spec *sp
 }
 
 static const struct tensor_row layer_rows[] = {
-    HUGGINGFACE_ATTENTION_ROWS,
-    {.place = offsetof(struct layer, norm_attention), .names = {"post_attention_layernorm.*"}},
-    HUGGINGFACE_MLP_ROWS,
-    {.place = offsetof(struct layer, norm_out), .names = {"post_feedforward_layernorm.*"}},
+    HUGGINGFACE_NORMED_BEHIND_ROWS,
 };
 
 const struct family family_exaone4 = {

@@ -202,6 +202,14 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
     HUGGINGFACE_GATE_UP_ROWS(fc1, "mlp"), { \
         .place = offsetof(struct layer, fc2), .names = { "mlp.down_proj.*" } \
     }
+/* All of a layer whose norms are behind its branches alone. */
+#define HUGGINGFACE_NORMED_BEHIND_ROWS \
+    HUGGINGFACE_ATTENTION_ROWS, \
+        {.place = offsetof(struct layer, norm_attention), \
+         .names = {"post_attention_layernorm.*"}}, \
+        HUGGINGFACE_MLP_ROWS, { \
+        .place = offsetof(struct layer, norm_out), .names = { "post_feedforward_layernorm.*" } \
+    }
 /* An MLP without gate. */
 #define HUGGINGFACE_PLAIN_MLP_ROWS \
     {.place = offsetof(struct layer, fc1), .names = {"mlp.up_proj.*"}}, { \

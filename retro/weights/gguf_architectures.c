@@ -184,34 +184,20 @@ static const struct key_row gpt_oss_keys[] = {
 };
 
 static const struct key_row bert_keys[] = {
-    {"block_count", "num_hidden_layers", KEY_INT, 0},
-    {"context_length", "max_position_embeddings", KEY_INT, 0},
-    {"embedding_length", "hidden_size", KEY_INT, 0},
-    {"feed_forward_length", "intermediate_size", KEY_INT, 0},
-    {"attention.head_count", "num_attention_heads", KEY_INT, 0},
+    ENCODER_SIZES,
     {"attention.layer_norm_epsilon", "layer_norm_eps", KEY_FLOAT, 0},
-    {"attention.causal", NULL, KEY_NEUTRAL, 0},
 };
 static const struct key_row nomic_keys[] = {
-    {"block_count", "num_hidden_layers", KEY_INT, 0},
-    {"context_length", "max_position_embeddings", KEY_INT, 0},
-    {"embedding_length", "hidden_size", KEY_INT, 0},
-    {"feed_forward_length", "intermediate_size", KEY_INT, 0},
-    {"attention.head_count", "num_attention_heads", KEY_INT, 0},
+    ENCODER_SIZES,
     {"attention.key_length", "head_dim", KEY_INT, 0},
     {"attention.value_length", NULL, KEY_HEAD, 0},
     {"attention.layer_norm_epsilon", "layer_norm_eps", KEY_FLOAT, 0},
     {"rope.freq_base", "rope_theta", KEY_FLOAT, 10000},
-    {"attention.causal", NULL, KEY_NEUTRAL, 0},
 };
 /* The folder's norms have "norm_eps", which the converter takes for that of an RMS norm. Its
  * "layer_norm_eps" is not used. */
 static const struct key_row modernbert_keys[] = {
-    {"block_count", "num_hidden_layers", KEY_INT, 0},
-    {"context_length", "max_position_embeddings", KEY_INT, 0},
-    {"embedding_length", "hidden_size", KEY_INT, 0},
-    {"feed_forward_length", "intermediate_size", KEY_INT, 0},
-    {"attention.head_count", "num_attention_heads", KEY_INT, 0},
+    ENCODER_SIZES,
     {"attention.layer_norm_rms_epsilon", "norm_eps", KEY_FLOAT, 0},
     {"attention.layer_norm_epsilon", NULL, KEY_IGNORED, 0},
     {"attention.sliding_window", "local_attention", KEY_INT, 0},
@@ -220,7 +206,6 @@ static const struct key_row modernbert_keys[] = {
     {"rope.freq_base_swa", "local_rope_theta", KEY_FLOAT, 0},
     {"hidden_activation", "hidden_activation", KEY_WORD, 0},
     {"classifier.pooling_type", NULL, KEY_IGNORED, 0},
-    {"attention.causal", NULL, KEY_NEUTRAL, 0},
 };
 static const struct key_row gpt2_keys[] = {
     {"block_count", "n_layer", KEY_INT, 0},

@@ -19,6 +19,15 @@
         {"attention.value_length", NULL, KEY_HEAD, 0}, {epsilon, epsilon_name, KEY_FLOAT, 0}, { \
         "rope.freq_base", "rope_theta", KEY_FLOAT, 10000 \
     }
+/* Of an encoder, whose tokens see those behind them. */
+#define ENCODER_SIZES \
+    {"block_count", "num_hidden_layers", KEY_INT, 0}, \
+        {"context_length", "max_position_embeddings", KEY_INT, 0}, \
+        {"embedding_length", "hidden_size", KEY_INT, 0}, \
+        {"feed_forward_length", "intermediate_size", KEY_INT, 0}, \
+        {"attention.head_count", "num_attention_heads", KEY_INT, 0}, { \
+        "attention.causal", NULL, KEY_NEUTRAL, 0 \
+    }
 #define WHOLE_HEADS \
     { "rope.dimension_count", NULL, KEY_HEAD, 0 }
 #define RMS_SIZES SIZES("attention.layer_norm_rms_epsilon", "rms_norm_eps")

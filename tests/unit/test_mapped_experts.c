@@ -194,6 +194,13 @@ static struct tensor run_mixture(struct mixture *m, bool fetched) {
     return y;
 }
 
+static void open_chosen(struct mixture *mixture) {
+    char path[FOLDER_PATH_SIZE];
+    folder_path(path, test_folder, "experts");
+    mixture_open(mixture, path);
+    choose(mixture);
+}
+
 /* Every page of a chosen expert was asked for; of another one none that is its alone. */
 static void check_pages(const struct weight *weight, bool chosen) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)weight->data,
@@ -207,11 +214,8 @@ static void check_pages(const struct weight *weight, bool chosen) {
 
 static void test_chosen_experts_are_asked_for(void **state) {
     (void)state;
-    char path[FOLDER_PATH_SIZE];
     struct mixture m;
-    folder_path(path, test_folder, "experts");
-    mixture_open(&m, path);
-    choose(&m);
+    open_chosen(&m);
     set_all_absent();
     told.n = 0;
     struct tensor fetched = run_mixture(&m, true);
@@ -233,12 +237,9 @@ static void test_chosen_experts_are_asked_for(void **state) {
 static void test_pages_in_memory_are_not_asked_for(void **state) {
     (void)state;
     enum { PAGES_ABSENT = 5 };
-    char path[FOLDER_PATH_SIZE];
     struct mixture m;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    folder_path(path, test_folder, "experts");
-    mixture_open(&m, path);
-    choose(&m);
+    open_chosen(&m);
     set_absent(NULL, 0);
     told.n = 0;
     struct tensor whole = run_mixture(&m, true);
@@ -263,11 +264,8 @@ static void test_pages_in_memory_are_not_asked_for(void **state) {
  * the other. */
 static void test_lone_rows_have_the_same_bits(void **state) {
     (void)state;
-    char path[FOLDER_PATH_SIZE];
     struct mixture m;
-    folder_path(path, test_folder, "experts");
-    mixture_open(&m, path);
-    choose(&m);
+    open_chosen(&m);
     m.x = tensor_rows(m.x, 0, 1);
     m.routes = tensor_rows(m.routes, 0, 1);
     struct tensor plain = run_mixture(&m, false);
@@ -287,11 +285,8 @@ static void test_lone_rows_have_the_same_bits(void **state) {
  * come. */
 static void test_dropped_advice_is_given_again(void **state) {
     (void)state;
-    char path[FOLDER_PATH_SIZE];
     struct mixture m;
-    folder_path(path, test_folder, "experts");
-    mixture_open(&m, path);
-    choose(&m);
+    open_chosen(&m);
     set_absent(m.fc1[10].data, (size_t)sysconf(_SC_PAGESIZE));
     told.n = 0;
     struct tensor y = run_mixture(&m, true);
@@ -304,11 +299,8 @@ static void test_dropped_advice_is_given_again(void **state) {
  * are asked for, and the result is the same. */
 static void test_refused_advice_changes_nothing(void **state) {
     (void)state;
-    char path[FOLDER_PATH_SIZE];
     struct mixture m;
-    folder_path(path, test_folder, "experts");
-    mixture_open(&m, path);
-    choose(&m);
+    open_chosen(&m);
     struct tensor plain = run_mixture(&m, false);
     absent.fails = true;
     told.refuses = true;
@@ -330,11 +322,8 @@ static void test_refused_advice_changes_nothing(void **state) {
  * that it does not, and from then on all are asked for. */
 static void test_hidden_pages_are_asked_for(void **state) {
     (void)state;
-    char path[FOLDER_PATH_SIZE];
     struct mixture m;
-    folder_path(path, test_folder, "experts");
-    mixture_open(&m, path);
-    choose(&m);
+    open_chosen(&m);
     set_absent(NULL, 0);
     told.n = 0;
     struct tensor there = run_mixture(&m, true);
