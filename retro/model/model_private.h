@@ -38,9 +38,9 @@ struct embedding {
 
 /* Tables of inputs that a row's token gives each layer, of dims.layer_input columns, which are
  * (norm(projection x / sqrt(d)) + sqrt(columns) words[token]) / sqrt(2), where x are the embedded
- * rows, and the norm is of one layer's columns. */
+ * rows, and the norm is of one layer's columns; without `words`, norm(projection x / sqrt(d)). */
 struct layer_inputs {
-    struct weight words;      /* [input_vocab, layers columns], whole on every rank */
+    struct weight words; /* [input_vocab, layers columns], whole on every rank; data NULL without */
     struct weight projection; /* [layers columns, d] */
     struct norm_weights norm;
 };

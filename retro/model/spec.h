@@ -152,7 +152,9 @@ struct model_spec {
     int reuse_from; /* of the decoder: layers from this one on have no keys and values, and read
                        those of the last one before it that has a window where they have; 0: none */
     bool values_are_keys; /* of layers with wide heads: values are made by the product of keys */
-    int input_vocab;      /* rows of the table of what tokens give each layer */
+    int input_vocab;      /* rows of the table of what tokens give each layer; 0: there is none */
+    int widened; /* columns of a product behind the rows, which an embedder's folder stores with the
+                    model (encoder.c); 0: none */
     bool unrotated[MAX_LAYERS];    /* of the decoder: a layer without RoPE in a stack that has it */
     enum mixer mixers[MAX_LAYERS]; /* of the decoder */
     bool without_mlp[MAX_LAYERS];  /* of the decoder: a layer that is its mixer alone */
@@ -361,21 +363,22 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_qwen3, family_phi3, family_olmo2, family_olmo3, family_glm, family_glm4, family_seed_oss,
     family_ernie_moe, family_glm4_moe, family_minimax_m2, family_gpt_oss, family_ernie,
     family_cohere2, family_ministral3, family_hunyuan_dense, family_gemma2, family_gemma3,
-    family_gemma3_text, family_gemma4, family_gemma4_text, family_llama4, family_llama4_text,
-    family_hunyuan_moe, family_gpt_neox, family_starcoder2, family_exaone4, family_ministral,
-    family_olmo_hybrid, family_arcee, family_nemotron, family_apertus, family_mellum,
-    family_mixtral, family_qwen2_moe, family_qwen3_moe, family_roberta, family_xlm_roberta,
-    family_mpnet, family_distilbert, family_clip_vit, family_radio_vit, family_radio_hub,
-    family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision, family_llava,
-    family_llava_next, family_clip, family_siglip, family_modernbert, family_nomic_bert,
-    family_megatron_bert, family_megatron_bert_hf, family_qwen2_vl, family_qwen2_5_vl,
-    family_qwen2_vl_vision, family_qwen2_5_vl_vision, family_qwen3_vl, family_qwen3_vl_moe,
-    family_qwen3_vl_vision, family_qwen3_next, family_qwen3_5, family_qwen3_5_text,
-    family_qwen3_5_moe, family_qwen3_5_moe_text, family_lfm2, family_lfm2_moe, family_lfm3,
-    family_granite_hybrid, family_nemotron_h, family_deepseek_v2, family_deepseek_v3,
-    family_glm4_moe_lite, family_deberta_v2, family_pixtral_vision, family_mistral3,
-    family_granite_moe, family_granite_moe_shared, family_granite_swa, family_granite_moe_swa,
-    family_mistral4, family_youtu, family_olmoe, family_solar_open, family_dots1, family_afmoe;
+    family_gemma3_text, family_gemma4, family_gemma4_text, family_embedding_gemma2,
+    family_embedding_gemma2_text, family_llama4, family_llama4_text, family_hunyuan_moe,
+    family_gpt_neox, family_starcoder2, family_exaone4, family_ministral, family_olmo_hybrid,
+    family_arcee, family_nemotron, family_apertus, family_mellum, family_mixtral, family_qwen2_moe,
+    family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet, family_distilbert,
+    family_clip_vit, family_radio_vit, family_radio_hub, family_projector, family_llava_mcore,
+    family_clip_vision, family_siglip_vision, family_llava, family_llava_next, family_clip,
+    family_siglip, family_modernbert, family_nomic_bert, family_megatron_bert,
+    family_megatron_bert_hf, family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision,
+    family_qwen2_5_vl_vision, family_qwen3_vl, family_qwen3_vl_moe, family_qwen3_vl_vision,
+    family_qwen3_next, family_qwen3_5, family_qwen3_5_text, family_qwen3_5_moe,
+    family_qwen3_5_moe_text, family_lfm2, family_lfm2_moe, family_lfm3, family_granite_hybrid,
+    family_nemotron_h, family_deepseek_v2, family_deepseek_v3, family_glm4_moe_lite,
+    family_deberta_v2, family_pixtral_vision, family_mistral3, family_granite_moe,
+    family_granite_moe_shared, family_granite_swa, family_granite_moe_swa, family_mistral4,
+    family_youtu, family_olmoe, family_solar_open, family_dots1, family_afmoe;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;

@@ -176,10 +176,6 @@ void stack_layer_inputs(const struct model *model, const struct stack *stack,
     const struct layer_inputs *tables = &model->layer_inputs;
     struct backend *backend = model->backend;
     struct tensor inputs = scratch->inputs, words = scratch->words;
-    backend_embed(backend, &(struct embed_args){.y = words,
-                                                .word = &tables->words,
-                                                .ids = ids,
-                                                .scale = sqrtf((float)dims->layer_input)});
     backend_linear(backend, &(struct linear_args){
                                 .y = inputs, .x = scratch->x, .weight = &tables->projection});
     backend_scale(backend,
@@ -190,6 +186,12 @@ void stack_layer_inputs(const struct model *model, const struct stack *stack,
                                               .epsilon = dims->epsilon,
                                               .kind = dims->norm,
                                               .heads = dims->n_layers});
+    if (tables->words.data == NULL) return;
+
+    backend_embed(backend, &(struct embed_args){.y = words,
+                                                .word = &tables->words,
+                                                .ids = ids,
+                                                .scale = sqrtf((float)dims->layer_input)});
     backend_add(backend, &(struct add_args){.y = inputs, .a = inputs, .b = words});
     backend_scale(backend, &(struct scale_args){.x = inputs, .factor = sqrtf(0.5f)});
 }

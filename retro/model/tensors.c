@@ -244,8 +244,9 @@ static bool outer_needed(const struct model *model, const struct place_shape *sh
         return dims->distances.normed;
     if (in_stack(shape->place, stack)) return dims->final_norm;
     if (shape->out == EXTENT_POSITIONS) return model->spec.learned_positions;
-    if (shape->out == EXTENT_INPUT_VOCAB || shape->out == EXTENT_LAYER_INPUTS ||
-        shape->out == EXTENT_LAYER_INPUT)
+    if (shape->out == EXTENT_INPUT_VOCAB)
+        return dims->layer_input > 0 && model->spec.input_vocab > 0;
+    if (shape->out == EXTENT_LAYER_INPUTS || shape->out == EXTENT_LAYER_INPUT)
         return dims->layer_input > 0;
     if (shape->out == EXTENT_TYPES) return model->spec.type_vocab > 0;
     if (shape->place == offsetof(struct model, output))

@@ -6,11 +6,15 @@ import pathlib
 import shutil
 import struct
 import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from stored_tensors import read_file, write_file  # noqa: E402
+
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 EVAL = BUILD / "retro-eval"
 GOLDEN = ROOT / "tests/golden/embedder"
@@ -321,3 +325,35 @@ def test_a_decoder_that_sees_both_sides_does_not_write(kind):
     server = subprocess.run([BUILD / "retro-server", "--set", f"model.path={GOLDEN / kind}", "--check-config"],
                             capture_output=True, text=True)
     assert server.returncode != 0 and "does not write text" in server.stderr
+
+
+def test_embedding_gemma_2_with_towers(tmp_path):
+    """The whole model has the text's keys in text_config; its towers are not read."""
+    folder = copied("gemma2_mean", tmp_path)
+    path, weights = folder / "config.json", folder / "model.safetensors"
+    path.write_text(json.dumps({"model_type": "embedding_gemma2", "text_config": json.loads(path.read_text()), "vision_config": {}}))
+    header, data = read_file(weights)
+    header.pop("__metadata__", None)
+    named = {f"language_model.{name}": tensor for name, tensor in header.items()}
+    assert "language_model.embedding_projection.weight" in named
+    end = len(data)
+    named["vision_tower.patch_embedder.input_proj.weight"] = {"dtype": "F32", "shape": [1, 1], "data_offsets": [end, end + 4]}
+    write_file(weights, named, data + bytes(4))
+    check(embed(folder), expected("gemma2_mean")["plain"])
+
+
+def test_a_product_behind_the_rows_needs_a_linear_pooling(tmp_path):
+    folder = copied("gemma2_mean", tmp_path)
+    change(folder / "1_Pooling/config.json", pooling_mode="max")
+    done = run(folder, texts=["x"])
+    assert done.returncode == 1 and "one pooling, which is not the maximum" in done.stderr
+
+
+def test_absent_keys_of_embedding_gemma_2(tmp_path):
+    """The heads of layers without a window by the key of all such layers."""
+    folder = copied("gemma2_mean", tmp_path)
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    del config["per_layer_config"]
+    path.write_text(json.dumps(config | {"global_head_dim": 32}))
+    check(embed(folder), expected("gemma2_mean")["plain"])

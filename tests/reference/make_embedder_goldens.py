@@ -4,7 +4,8 @@
     python tests/reference/make_embedder_goldens.py [KIND...]
 
 Needs `pip install sentence-transformers`, which brings PyTorch; `make test` reads what this script wrote. The kept files
-were made with sentence-transformers 6.2.0, transformers 5.23.0, torch 2.15.0, CPU float32, one text a batch.
+were made with sentence-transformers 6.2.0, transformers 5.23.0 (gemma2_mean 5.24.0), torch 2.15.0, CPU float32, one text a
+batch.
 
 KIND/                        the folder as sentence-transformers saves it; "old" kinds are rewritten to the spellings of
                              sentence-transformers 2
@@ -200,6 +201,16 @@ def gemma_model(t):
                 query_pre_attn_scalar=16, use_bidirectional_attention=True)))
 
 
+def gemma2_model(t):
+    """EmbeddingGemma 2, its text part: wide heads in layers without a window, inputs of each layer, a product behind the rows."""
+    model = transformers.EmbeddingGemma2TextModel(transformers.EmbeddingGemma2TextConfig(
+        **sizes(t, num_key_value_heads=2, head_dim=16, global_head_dim=32, max_position_embeddings=512, sliding_window=4,
+                sliding_window_pattern=2, hidden_size_per_layer_input=12, embedding_dim=48)))
+    for layer in model.layers:
+        layer.layer_scalar.fill_(0.9)
+    return model
+
+
 # Tokenizer, model, modules after it, prompts, limit of tokens (None: the files decide), and whether files are rewritten.
 KINDS = {
     "bert_cls": (bert_tokenizer, bert_model, lambda: [Pooling(HIDDEN, "cls"), Normalize()], INSTRUCTION, LIMIT, False),
@@ -230,6 +241,7 @@ KINDS = {
                              Dense(2 * HIDDEN, HIDDEN, bias=False, activation_function=torch.nn.Identity()), Normalize()],
                     PROMPTS, LIMIT, False),
     "qwen2_two_sided": (qwen_tokenizer, two_sided_model, lambda: [Pooling(HIDDEN, "lasttoken"), Normalize()], INSTRUCTION, LIMIT, False),
+    "gemma2_mean": (llama_tokenizer, gemma2_model, lambda: [Pooling(48, "mean"), Normalize()], PROMPTS, LIMIT, False),
 }
 
 

@@ -41,6 +41,39 @@ static enum status check_model(const struct text_stack *stack, const char *folde
     return STATUS_OK;
 }
 
+/* The product behind the rows is linear, as the poolings beside it must be, so it follows them. */
+static enum status add_product(struct text_stack *stack, struct error *e) {
+    static const char *const names[] = {"embedding_projection.weight",
+                                        "language_model.embedding_projection.weight",
+                                        "model.language_model.embedding_projection.weight"};
+    struct encoder_folder *folder = &stack->folder;
+    const int widened = stack->model->spec.widened;
+    struct weights *weights;
+    if (widened == 0) return STATUS_OK;
+    if (folder->n_modes != 1 || folder->modes[0] == POOLING_MAX ||
+        folder->n_modules == ENCODER_MAX_MODULES)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s: a %s model needs one pooling, which is not the maximum, and fewer "
+                         "than %d modules behind it",
+                         folder->model, stack->model->info.family, ENCODER_MAX_MODULES);
+    if (weights_open(&weights, folder->model, e)) return e->status;
+    const char *name = names[0];
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
+        if (weights_find(weights, names[i])) name = names[i];
+    weights_close(weights);
+
+    memmove(&folder->modules[1], &folder->modules[0],
+            (size_t)folder->n_modules * sizeof folder->modules[0]);
+    folder->n_modules++;
+    folder->modules[0] = (struct encoder_module){.n_in = stack->stack->dims.hidden,
+                                                 .n_out = widened,
+                                                 .activation = DENSE_IDENTITY,
+                                                 .folder = xstrdup(folder->model),
+                                                 .weight_name = name};
+    if (folder->pooled == widened) folder->pooled = -1; /* of rows behind the product */
+    return STATUS_OK;
+}
+
 /* The most tokens of a text: the folder's word, else the smaller of the tokenizer's and the model's
  * positions; and the caller may ask for fewer. */
 static enum status find_max_tokens(const struct text_stack *stack, int wanted, int *max_tokens,
@@ -122,6 +155,7 @@ static enum status open_model(struct encoder *enc, const char *folder,
     if (encoder_folder_read(&stack->folder, folder, e) ||
         sequence_head_refuse(stack->folder.model, e) ||
         text_stack_load(stack, &options->model, e) || check_model(stack, folder, e) ||
+        add_product(stack, e) ||
         pooling_check(&stack->folder, stack->stack->dims.hidden, &enc->dim, e) ||
         find_max_tokens(stack, options->max_tokens, &enc->max_tokens, e))
         return e->status;
@@ -257,7 +291,7 @@ static enum status forward_texts(struct embedding_call *call, struct error *e) {
     struct encoder *enc = call->enc;
     struct text_stack *stack = &enc->texts;
     if (stack->n_texts == 0) return STATUS_OK;
-    stack_embed(stack->model, stack->stack, text_stack_input(stack), stack->ids, stack->positions);
+    text_stack_embed(stack);
     struct pooling_rows rows = text_stack_forward(stack);
     rows.skip = call->prompt_tokens;
     if (call->request->sparse &&

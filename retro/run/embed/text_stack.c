@@ -12,10 +12,11 @@ static const struct stack *find_stack(const struct model *model) {
 /* Nothing is kept of a layer for later ones here. */
 static enum status check_layers(const struct text_stack *stack, struct error *e) {
     const struct model *model = stack->model;
-    if (model->spec.reuse_from == 0 && stack->stack->dims.layer_input == 0) return STATUS_OK;
+    bool words = stack->stack->dims.layer_input > 0 && model->spec.input_vocab > 0;
+    if (model->spec.reuse_from == 0 && !words) return STATUS_OK;
     return error_set(e, STATUS_UNSUPPORTED,
                      "%s: a %s model is no embedder: its layers read keys and values of others, or "
-                     "have inputs of their own",
+                     "have inputs of their own from a table",
                      stack->folder.model, model->info.family);
 }
 
@@ -131,6 +132,13 @@ void text_stack_end_text(struct text_stack *stack) {
 
 struct tensor text_stack_input(const struct text_stack *stack) {
     return scratch_rows(&stack->scratch, stack->n_rows).x;
+}
+
+void text_stack_embed(const struct text_stack *stack) {
+    const struct scratch scratch = scratch_rows(&stack->scratch, stack->n_rows);
+    stack_embed(stack->model, stack->stack, scratch.x, stack->ids, stack->positions);
+    if (stack->stack->dims.layer_input > 0)
+        stack_layer_inputs(stack->model, stack->stack, &scratch, stack->ids);
 }
 
 struct pooling_rows text_stack_forward(struct text_stack *stack) {

@@ -53,6 +53,8 @@ int text_stack_place(const struct text_stack *stack, int32_t id, int *position);
 void text_stack_add_row(struct text_stack *stack, int32_t id, int position);
 void text_stack_end_text(struct text_stack *stack); /* of the rows since the one before */
 
+/* Puts the embeddings of the rows' ids and positions into text_stack_input. */
+void text_stack_embed(const struct text_stack *stack);
 /* f32 [n_rows, hidden] on the device: the caller puts embeddings there, and then calls
  * text_stack_forward. */
 struct tensor text_stack_input(const struct text_stack *stack);
