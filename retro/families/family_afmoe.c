@@ -46,7 +46,7 @@ static enum status read_afmoe(const struct json *config, struct model_spec *mode
         return e->status;
     dims->mlp_bias = false;
     dims->qk_norm = QK_NORM_HEAD;
-    dims->head_gate = true;
+    dims->head_gate = dims->head_dim;
     dims->shared_ffn = keys.shared * dims->expert_ffn;
     dims->experts_renormalised = dims->router_sigmoid = dims->router_bias = true;
     spec->embedding_scale = keys.scaled ? sqrtf((float)dims->hidden) : 1;

@@ -17,7 +17,7 @@ static void test_error_set(void **state) {
     assert_int_equal(e.status, STATUS_INVALID);
     assert_string_equal(e.text, "k is 7");
     assert_int_equal(error_set(NULL, STATUS_BUSY, "nobody listens"), STATUS_BUSY);
-    char longer[1000];
+    char longer[sizeof e.text];
     memset(longer, 'x', sizeof longer);
     longer[sizeof longer - 1] = '\0';
     error_set(&e, STATUS_CORRUPT, "%s", longer);
@@ -42,7 +42,7 @@ static void test_error_prefix(void **state) {
     error_set(&e, STATUS_TOO_LARGE, "inner");
     assert_int_equal(error_prefix(&e, "outer %d", 1), STATUS_TOO_LARGE);
     assert_string_equal(e.text, "outer 1: inner");
-    char longer[1000];
+    char longer[sizeof e.text];
     memset(longer, 'x', sizeof longer);
     longer[sizeof longer - 1] = '\0';
     error_prefix(&e, "%s", longer); /* the prefix alone fills the text: it is cut, not overrun */
