@@ -185,17 +185,20 @@ static int draft_hermes(struct call_draft *draft, int call, int most, bool begun
     return EXPR_SEQUENCE_OF(grammar_draft, begun ? EXPR_EMPTY : begin, rest, more);
 }
 
+/* A list as JSON behind a mark. */
+static int draft_json_list(struct call_draft *draft, int begin, int call, int most) {
+    return EXPR_SEQUENCE_OF(draft->d, begin, expr_repeat(draft->d, expr_word(draft->d, " "), 0, 1),
+                            json_list_of(&draft->rules, NULL, 0, call, 1, most));
+}
+
 static int draft_mistral(struct call_draft *draft, int call, int most, bool begun) {
     struct grammar_draft *grammar_draft = draft->d;
-    int mark = expr_of_mark(grammar_draft, draft->vocab, MARK_CALLS),
-        begin = begun ? EXPR_EMPTY : mark;
+    int mark = draft_mark(draft, MARK_CALLS), begin = begun ? EXPR_EMPTY : mark;
     if (is_named(draft))
         return EXPR_SEQUENCE_OF(
             grammar_draft, begin, call,
             expr_repeat(grammar_draft, EXPR_SEQUENCE_OF(grammar_draft, mark, call), 0, most - 1));
-    return EXPR_SEQUENCE_OF(grammar_draft, begin,
-                            expr_repeat(grammar_draft, expr_word(grammar_draft, " "), 0, 1),
-                            json_list_of(&draft->rules, NULL, 0, call, 1, most));
+    return draft_json_list(draft, begin, call, most);
 }
 
 /* Each call has marks of its own. */
@@ -254,17 +257,21 @@ static int draft_calls(struct call_draft *draft, int call, int most, bool forced
     if (call_format_has_mark(draft->format)) return draft_hermes(draft, call, most, !forced);
     if (draft->format == CALLS_MISTRAL) return draft_mistral(draft, call, most, !forced);
     if (draft->format == CALLS_GEMMA) return draft_gemma(draft, call, most, !forced);
+    if (draft->format == CALLS_GRANITE)
+        return draft_json_list(draft, forced ? draft_mark(draft, MARK_GRANITE) : EXPR_EMPTY, call,
+                               most);
     return find_list(draft->format) ? draft_list(draft, call, most, !forced) : call;
 }
 
 bool call_grammar_mark(enum call_format format, enum grammar_mark *mark) {
     const struct call_list *list = find_list(format);
-    bool gemma = format == CALLS_GEMMA;
+    bool gemma = format == CALLS_GEMMA, granite = format == CALLS_GRANITE;
     *mark = list                           ? list->begin
             : gemma                        ? MARK_GEMMA
+            : granite                      ? MARK_GRANITE
             : call_format_has_mark(format) ? MARK_CALL
                                            : MARK_CALLS;
-    return list || gemma || call_format_has_mark(format) || format == CALLS_MISTRAL;
+    return list || gemma || granite || call_format_has_mark(format) || format == CALLS_MISTRAL;
 }
 
 bool call_grammar_knows(enum call_format format) {

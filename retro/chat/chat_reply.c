@@ -27,6 +27,7 @@ enum call_format call_format_of(struct text_span literals) {
     if (contains(literals, tagged_calls_begin(CALLS_PYTHON)) || contains(literals, lfm_tools))
         return CALLS_PYTHON;
     if (contains(literals, tagged_calls_begin(CALLS_GEMMA))) return CALLS_GEMMA;
+    if (contains(literals, tagged_calls_begin(CALLS_GRANITE))) return CALLS_GRANITE;
     if (contains(literals, "<arg_key>")) return CALLS_GLM;
     if (contains(literals, "<function=") && contains(literals, "<parameter="))
         return CALLS_FUNCTION;

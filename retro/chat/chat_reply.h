@@ -22,7 +22,9 @@ enum call_format {
     CALLS_DEEPSEEK,
     CALLS_DEEPSEEK_BLOCK, /* of DeepSeek-V3 before V3.1, and R1 */
     CALLS_PYTHON,         /* LFM2 */
-    CALLS_GEMMA           /* Gemma 4 */
+    CALLS_GEMMA,          /* Gemma 4 */
+    CALLS_GRANITE,        /* Granite 3; Granite 4 writes CALLS_HERMES */
+    CALL_FORMATS
 };
 
 struct tool_call {

@@ -7,7 +7,8 @@
 #include "config/base/text.h"
 #include "config/json/json_writer.h"
 
-/* Around all calls; around one, where several may stand between those; and around its parts. */
+/* Around all calls (end NULL: they end with their own text); around one, where several may stand
+ * between those; and around its parts. */
 struct call_tags {
     const char *begin, *end;
     const char *call, *name_end, *call_end; /* name_end NULL: the next tag ends the name */
@@ -51,6 +52,7 @@ static const struct call_tags tags_of[] = {
     [CALLS_DEEPSEEK_BLOCK] = DEEPSEEK_TAGS,
     [CALLS_PYTHON] = {.begin = "<|tool_call_start|>", .end = "<|tool_call_end|>"},
     [CALLS_GEMMA] = {.begin = "<|tool_call>", .end = "<tool_call|>", .value = GEMMA_QUOTE},
+    [CALLS_GRANITE] = {.begin = "<|tool_call|>"},
 };
 
 const char *tagged_calls_begin(enum call_format format) {
@@ -308,27 +310,48 @@ static enum call_found read_list(struct chat_reply *reply, const struct call_tag
     return found;
 }
 
+/* A list of calls as JSON. */
+static enum call_found read_json_list(struct chat_reply *reply, struct text_span *span) {
+    skip_blanks(span);
+    struct text_span list = *span;
+    if (list.size == 0) return CALL_WAITS;
+    if (*list.text != '[') return CALL_WRONG;
+    enum call_found found = span_json(*span, &list.size);
+    if (found != CALL_READ) return found;
+    span->text += list.size;
+    span->size -= list.size;
+    return json_calls_read(reply, list) ? CALL_READ : CALL_WRONG;
+}
+
 /* Calls that are one text between the outer tags, which may stand in texts of theirs. */
 static enum call_found read_inside(struct chat_reply *reply, struct text_span *span) {
+    if (reply->format == CALLS_GRANITE) return read_json_list(reply, span);
     bool read = reply->format == CALLS_GEMMA ? gemma_call_read(reply, span)
                                              : python_calls_read(reply, span);
     if (read) return CALL_READ;
     return span->size == 0 ? CALL_WAITS : CALL_WRONG;
 }
 
+/* Passes the tag behind all calls, which may be lacking at the answer's end. A value may have had
+ * the tag's text: then the tag is still on its way. */
+static enum call_found pass_end(const struct call_tags *tags, struct text_span *rest, bool last) {
+    if (tags->end == NULL || skip_tag(rest, tags->end) || (last && rest->size == 0))
+        return CALL_READ;
+    bool waits =
+        span_may_become(*rest, tags->end) || (tags->call && span_may_become(*rest, tags->call));
+    return waits ? CALL_WAITS : CALL_WRONG;
+}
+
 enum call_found tagged_calls_read(struct chat_reply *reply, struct text_span span, bool last,
                                   size_t *used) {
     const struct call_tags *tags = &tags_of[reply->format];
-    bool inside = reply->format == CALLS_PYTHON || reply->format == CALLS_GEMMA;
+    bool inside = tags->call == NULL;
     struct text_span rest = span;
     int before = reply->n_calls;
 
     skip_tag(&rest, tags->begin);
     enum call_found found = inside ? read_inside(reply, &rest) : read_list(reply, tags, &rest);
-    bool ends = found == CALL_READ && (skip_tag(&rest, tags->end) || (last && rest.size == 0));
-    /* A value may have had the outer tag's text: then that tag is still on its way. */
-    bool waits = span_may_become(rest, tags->end) || (!inside && span_may_become(rest, tags->call));
-    if (found == CALL_READ && !ends) found = waits ? CALL_WAITS : CALL_WRONG;
+    if (found == CALL_READ) found = pass_end(tags, &rest, last);
     while (found != CALL_READ && reply->n_calls > before) chat_reply_drop_call(reply);
     *used = (size_t)(rest.text - span.text);
     return found == CALL_WAITS && last ? CALL_WRONG : found;

@@ -13,6 +13,7 @@
  *     CALLS_PYTHON    <|tool_call_start|>[NAME(KEY=VALUE, ...), ...]<|tool_call_end|>, in Python
  *     CALLS_GEMMA     <|tool_call>call:NAME{KEY:VALUE,...}<tool_call|>, with texts between
  * GEMMA_QUOTE
+ *     CALLS_GRANITE   <|tool_call|>[{"name": ..., "arguments": {...}}, ...], in JSON
  *
  * A value between tags is text. It becomes what the tool's parameters say of its key: text where
  * they say so or say nothing, else the JSON value that it spells, and text where it spells none or
@@ -23,7 +24,7 @@
 
 /* The tag that a call begins with; NULL: the format has none of these. */
 const char *tagged_calls_begin(enum call_format format);
-/* The tag that it ends with. */
+/* The tag that it ends with; NULL: there is none. */
 const char *tagged_calls_end(enum call_format format);
 /* Whether a value of this schema between tags is text, and not JSON. */
 bool tagged_value_is_text(const struct json *parameter);

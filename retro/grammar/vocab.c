@@ -34,7 +34,8 @@ static const char *const mark_texts[] = {"<think>",
                                          "<｜tool▁sep｜>",
                                          "<|tool_call>",
                                          "<tool_call|>",
-                                         "<|\"|>"};
+                                         "<|\"|>",
+                                         "<|tool_call|>"};
 _Static_assert(ARRAY_COUNT(mark_texts) == MARK_KINDS && (int)MARK_KINDS <= (int)GRAMMAR_MARKS,
                "marks");
 

@@ -37,6 +37,7 @@ enum grammar_mark {
     MARK_GEMMA, /* around a call, and at the ends of a text in it */
     MARK_GEMMA_END,
     MARK_GEMMA_TEXT,
+    MARK_GRANITE,
     MARK_KINDS
 };
 const char *grammar_mark_text(enum grammar_mark mark);

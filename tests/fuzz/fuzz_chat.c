@@ -88,7 +88,8 @@ static void check_reply(int how, struct text_span text) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct text_span text = {(const char *)data, size};
-    if (size > 0 && data[0] >= '0' && data[0] <= '@' && size < 2000)
+    enum { LAST = '0' + 9 + CALL_FORMATS - CALLS_FUNCTION };
+    if (size > 0 && data[0] >= '0' && data[0] <= LAST && size < 2000)
         check_reply(data[0] - '0', (struct text_span){text.text + 1, size - 1});
     else
         check_render(text);

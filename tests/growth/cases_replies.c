@@ -41,6 +41,7 @@ READ(glm_marks, CALLS_GLM, "", "<tool_call>f<arg_key>")
 READ(deepseek_marks, CALLS_DEEPSEEK, "", DEEPSEEK_CALL "{\"\\\"")
 READ(python_marks, CALLS_PYTHON, "", "<|tool_call_start|>[f(a='")
 READ(gemma_marks, CALLS_GEMMA, "", "<|tool_call>call:f{a:[")
+READ(granite_marks, CALLS_GRANITE, "", "<|tool_call|>[{\"\\\"")
 READ(harmony_marks, CALLS_HARMONY, "", "<|start|>")
 READ(harmony_calls, CALLS_HARMONY, "", "<|start|>assistant" HARMONY_CALL "{\"\\\"")
 
@@ -52,6 +53,7 @@ READ(deepseek_ends, CALLS_DEEPSEEK, DEEPSEEK_CALL "{\"", "<｜tool▁calls▁end
 READ(python_ends, CALLS_PYTHON, "<|tool_call_start|>[f(a='", "<|tool_call_end|>")
 READ(python_list, CALLS_PYTHON, "<|tool_call_start|>[f(a=[", "'b',")
 READ(gemma_ends, CALLS_GEMMA, "<|tool_call>call:f{a:<|\"|>", "<tool_call|>")
+READ(granite_words, CALLS_GRANITE, "<|tool_call|>[{\"", "words ")
 READ(harmony_words, CALLS_HARMONY, HARMONY_CALL "{\"", "words ")
 
 /* Blanks, which wait for what comes. */
@@ -74,16 +76,13 @@ static void run_places(struct text_span text) {
         "stream/" #name, 1000, make_##name, stream_##name \
     }
 static const struct growth_case cases[] = {
-    BOTH(hermes_marks),   BOTH(hermes_texts),
-    BOTH(mistral_marks),  BOTH(mistral_texts),
-    BOTH(function_marks), BOTH(glm_marks),
-    BOTH(deepseek_marks), BOTH(python_marks),
-    BOTH(gemma_marks),    BOTH(harmony_marks),
-    BOTH(harmony_calls),  BOTH(hermes_ends),
-    BOTH(mistral_words),  BOTH(function_ends),
-    BOTH(deepseek_ends),  BOTH(python_ends),
-    BOTH(python_list),    BOTH(gemma_ends),
-    BOTH(harmony_words),  BOTH(blanks),
-    BOTH(thoughts),       {"reply/places", 1000, make_places, run_places},
+    BOTH(hermes_marks),   BOTH(hermes_texts),   BOTH(mistral_marks),
+    BOTH(mistral_texts),  BOTH(function_marks), BOTH(glm_marks),
+    BOTH(deepseek_marks), BOTH(python_marks),   BOTH(gemma_marks),
+    BOTH(harmony_marks),  BOTH(harmony_calls),  BOTH(hermes_ends),
+    BOTH(mistral_words),  BOTH(function_ends),  BOTH(deepseek_ends),
+    BOTH(python_ends),    BOTH(python_list),    BOTH(gemma_ends),
+    BOTH(harmony_words),  BOTH(blanks),         BOTH(granite_marks),
+    BOTH(granite_words),  BOTH(thoughts),       {"reply/places", 1000, make_places, run_places},
 };
 const struct growth_table reply_growth = GROWTH_TABLE(cases);

@@ -1,4 +1,4 @@
-"""Calls of tools between tags, as Qwen3-Coder, GLM, MiniMax, DeepSeek, LFM2 and Gemma 4 write them: read in answers and in streams,
+"""Calls of tools between tags, as Qwen3-Coder, GLM, MiniMax, DeepSeek, LFM2, Gemma 4 and Granite 3 write them: read in answers and in streams,
 and forced and strict ones, which are held to the tool. The models are scripts (chat_model.py)."""
 import json
 
@@ -47,6 +47,9 @@ FORMATS = {
     "gemma": ("<|tool_call>call:NAME{KEY:<|\"|>VALUE<|\"|>}<tool_call|>", [
         "<|tool_call>", "call:get_weather{city:", "<|\"|>", "Rome<|\"|>,days:3,note:<|\"|>a \"b\"\nc<|\"", "|>,flags:[true]}", "<tool_call|>",
         "<|tool_call>call:get_time{}<tool", "_call|>"]),
+    "granite": ("respond only with <|tool_call|> followed by a JSON list", [
+        "<|tool_call|>", '[{"name": "get_weather", "arguments": ' + json.dumps(WEATHER)[:20], json.dumps(WEATHER)[20:] + "}",
+        ', {"name": "get_time", "arguments": {}}]']),
     "python": ("<|tool_call_start|>[]<|tool_call_end|>", [
         "<|tool_call_start|>", "[get_weather(city='Rome', days=3, note=\"a \\\"b\\\"", "\\nc\", flags=[True]), get_time()]",
         "<|tool_call_end|>"]),
@@ -133,7 +136,7 @@ def test_strict_calls(client):
 
 def test_a_keyword_that_no_tag_holds(client, request):
     """Values that are JSON are held to all of them."""
-    if request.node.callspec.params["client"] in ("deepseek", "deepseek_block", "gemma", "python"):
+    if request.node.callspec.params["client"] in ("deepseek", "deepseek_block", "gemma", "granite", "python"):
         return
     tools = [{"type": "function", "function": {"name": "f", "parameters": {
         "type": "object", "properties": {"a": {"type": "string", "pattern": "x+"}}}}}]

@@ -229,6 +229,17 @@ static const struct list_case {
     {CALLS_GEMMA, "<|tool_call>call:f{a:1,s:" TEXT("x|>y") "}<tool_call|>", NULL, 0, false},
     {CALLS_GEMMA, "<|tool_call>call:g{:1}<tool_call|>", NULL, 0, false},
     {CALLS_GEMMA, "<|tool_call>call:h{}<tool_call|>", NULL, 0, false},
+    {CALLS_GRANITE,
+     "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1, \"s\": \"]<|tool_call|>\"}}]",
+     "{\"a\": 1, \"s\": \"]<|tool_call|>\"}", 1, true},
+    {CALLS_GRANITE,
+     "<|tool_call|> [{\"name\": \"g\", \"arguments\": {}}, {\"name\": \"f\", \"arguments\": "
+     "{\"a\": 2}}]",
+     "{}", 2, false},
+    {CALLS_GRANITE, "<|tool_call|>[]", NULL, 0, false},
+    {CALLS_GRANITE, "<|tool_call|>{\"name\": \"g\", \"arguments\": {}}", NULL, 0, false},
+    {CALLS_GRANITE, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": \"x\"}}]", NULL, 0,
+     false},
 };
 
 static void check_reading(const struct list_case *list_case) {

@@ -235,6 +235,28 @@ static const struct reply_case cases[] = {
      "",
      "<|tool_call>call:f{n:1+2}<tool_call|> end",
      {0}},
+    {CALLS_GRANITE,
+     false,
+     "w\n<|tool_call|> [{\"name\": \"f\", \"arguments\": {\"path\": \"a]<|tool_call|>\"}}, "
+     "{\"name\": \"g\", \"arguments\": {}}]\n",
+     "",
+     "w",
+     {"f {\"path\": \"a]<|tool_call|>\"}", "g {}"}},
+    {CALLS_GRANITE,
+     true,
+     "<think>t</think><|tool_call|>[{\"name\": \"f\", \"arguments\": {\"n\": 1e999}}] x",
+     "t",
+     "x",
+     {"f {\"n\": 1e999}"}},
+    {CALLS_GRANITE,
+     false,
+     "<|tool_call|>[{\"name\": \"f\"}, {\"nome\": 1}] x",
+     "",
+     "<|tool_call|>[{\"name\": \"f\"}, {\"nome\": 1}] x",
+     {0}},
+    {CALLS_GRANITE, false, "<|tool_call|>none", "", "<|tool_call|>none", {0}},
+    {CALLS_GRANITE, false, "<|tool_call|>[{\"name\": \"f", "", "<|tool_call|>[{\"name\": \"f", {0}},
+    {CALLS_GRANITE, false, "<|tool_call|>\n", "", "<|tool_call|>\n", {0}},
     /* Tags in texts of JSON and of lists are texts, however slowly their own come. */
     {CALLS_HERMES,
      false,
@@ -506,6 +528,7 @@ static void test_formats(void **state) {
     assert_int_equal(call_format_of(span_of("<|tool_call_start|>")), CALLS_PYTHON);
     assert_int_equal(call_format_of(span_of("List of tools: <|tool_list_start|>[")), CALLS_PYTHON);
     assert_int_equal(call_format_of(span_of("<|tool_call>call:")), CALLS_GEMMA);
+    assert_int_equal(call_format_of(span_of("respond only with <|tool_call|>")), CALLS_GRANITE);
     assert_int_equal(call_format_of(span_of("<｜tool▁calls▁begin｜>")), CALLS_DEEPSEEK);
     assert_int_equal(call_format_of(span_of("<｜tool▁calls▁begin｜>```json")),
                      CALLS_DEEPSEEK_BLOCK);
@@ -547,6 +570,7 @@ static void test_many_marks(void **state) {
         {CALLS_FUNCTION, "<tool_call>", "<tool_call><function=f></function></tool_call>"},
         {CALLS_PYTHON, "<|tool_call_start|>", "<|tool_call_start|>[f()]<|tool_call_end|>"},
         {CALLS_GEMMA, "<|tool_call>", "<|tool_call>call:f{}<tool_call|>"},
+        {CALLS_GRANITE, "<|tool_call|>[{\"\\\"", "\"<|tool_call|>[{\"name\": \"f\"}]"},
         {CALLS_HARMONY, "<|channel|>commentary to=functions.f<|message|>x<|end|>",
          "<|channel|>commentary to=functions.f<|message|>{}"},
     };
@@ -589,6 +613,7 @@ static void test_long_calls(void **state) {
          "<｜tool▁calls▁end｜>"},
         {CALLS_PYTHON, "<|tool_call_start|>[f(a='", "<|tool_call_end|>"},
         {CALLS_GEMMA, "<|tool_call>call:f{a:<|\"|>", "<tool_call|>"},
+        {CALLS_GRANITE, "<|tool_call|>[{\"name\": \"", "words] "},
         {CALLS_HARMONY, "<|channel|>commentary to=functions.f<|message|>{\"a\": \"", "<|end|>"},
     };
     (void)state;
