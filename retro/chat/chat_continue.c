@@ -36,19 +36,23 @@ static void put_part(struct json_writer *w, const struct json *part) {
     put_object_end(w);
 }
 
+void continued_put_parts(struct json_writer *w, const struct json *parts) {
+    size_t last = last_text(parts);
+    for (size_t i = 0; i < json_count(parts); i++) {
+        if (i == last)
+            put_part(w, json_item(parts, i));
+        else
+            put_json(w, json_item(parts, i));
+    }
+}
+
 void continued_put(struct json_writer *w, const struct json *content) {
     if (!json_is_list(content)) {
         put_marked(w, json_text(content));
         return;
     }
-    size_t last = last_text(content);
     put_array(w);
-    for (size_t i = 0; i < json_count(content); i++) {
-        if (i == last)
-            put_part(w, json_item(content, i));
-        else
-            put_json(w, json_item(content, i));
-    }
+    continued_put_parts(w, content);
     put_array_end(w);
 }
 

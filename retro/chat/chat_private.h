@@ -10,6 +10,8 @@ enum { CHAT_MAX_TOKENS = 64 };
 /* chat_continue.c: the last message is gone on with. The content of this message with the mark that
  * it is cut at; whether it has a text at all; the rendered text up to the mark. */
 void continued_put(struct json_writer *w, const struct json *content);
+/* The parts of a content that is a list of such, likewise. */
+void continued_put_parts(struct json_writer *w, const struct json *parts);
 enum status continued_check(const struct json *messages, struct error *e);
 enum status continued_cut(const struct json *messages, struct template_output *out,
                           struct error *e);

@@ -4,6 +4,7 @@
 
 #include "config/json/json_writer.h"
 #include "retro/chat/chat_private.h"
+#include "retro/chat/thoughts.h"
 
 enum { MAX_VARIABLES = 64 };
 
@@ -96,10 +97,63 @@ enum status chat_input_read(struct chat_input *in, const struct json *request, s
 /* Messages as templates get them: no members that are null, reasoning under every name that
  * templates read. */
 
-static void put_message(struct json_writer *w, const struct json *message, bool continued) {
+static const struct json *find_reasoning(const struct json *message) {
     const struct json *reasoning = NULL;
     for (size_t i = 0; i < ARRAY_COUNT(reasoning_names) && reasoning == NULL; i++)
         reasoning = member_find(message, reasoning_names[i]);
+    return reasoning;
+}
+
+/* Whether the template takes thoughts as parts of a content alone, and no member of a message. */
+static bool thinks_in_parts(const struct template *template) {
+    static const char member[] = "reasoning_content";
+    struct text_span literals = template_literals(template);
+    return thought_form_of(literals) == THOUGHTS_BRACKETED && !template_reads(template, member) &&
+           memmem(literals.text, literals.size, member, sizeof member - 1) == NULL;
+}
+
+/* The content as a list of parts, of which thoughts are the first. */
+static void put_thinking_content(struct json_writer *w, const struct json *reasoning,
+                                 const struct json *content, bool continued) {
+    put_array(w);
+    put_object(w);
+    put_key_string(w, "type", "thinking");
+    put_key(w, "thinking");
+    put_json(w, reasoning);
+    put_object_end(w);
+    if (json_is_text(content) && (continued || json_text(content).size > 0)) {
+        put_object(w);
+        put_key_string(w, "type", "text");
+        put_key(w, "text");
+        if (continued)
+            continued_put(w, content);
+        else
+            put_json(w, content);
+        put_object_end(w);
+    } else if (json_is_list(content) && continued) {
+        continued_put_parts(w, content);
+    } else {
+        for (size_t i = 0; i < json_count(content); i++) put_json(w, json_item(content, i));
+    }
+    put_array_end(w);
+}
+
+/* An assistant's message that has thoughts, for a template that takes them as parts. */
+static void put_thinking_message(struct json_writer *w, const struct json *message,
+                                 bool continued) {
+    put_object(w);
+    put_key(w, "content");
+    put_thinking_content(w, find_reasoning(message), json_member(message, "content"), continued);
+    for (struct json_entry it = {0}; json_next(message, &it);) {
+        if (json_is_absent(it.value) || strcmp(it.name.text, "content") == 0) continue;
+        put_key_n(w, it.name.text, it.name.size);
+        put_json(w, it.value);
+    }
+    put_object_end(w);
+}
+
+static void put_message(struct json_writer *w, const struct json *message, bool continued) {
+    const struct json *reasoning = find_reasoning(message);
     put_object(w);
     if (reasoning) {
         const struct json *thinking = member_find(message, "thinking");
@@ -125,15 +179,29 @@ static void put_message(struct json_writer *w, const struct json *message, bool 
     put_object_end(w);
 }
 
-static enum status make_messages(const struct chat_input *in, struct json **out, struct error *e) {
+/* Whether the message is one of put_thinking_message's. */
+static bool has_thoughts(const struct json *message) {
+    return json_text_is(json_member(message, "role"), "assistant") &&
+           json_text(find_reasoning(message)).size > 0;
+}
+
+static enum status make_messages(const struct chat_input *in, const struct template *template,
+                                 struct json **out, struct error *e) {
+    bool in_parts = thinks_in_parts(template);
     struct buffer text = {0};
     struct json_writer w;
     size_t n = json_count(in->messages);
     if (in->continue_final_message && continued_check(in->messages, e)) return e->status;
     put_begin(&w, &text);
     put_array(&w);
-    for (size_t i = 0; i < n; i++)
-        put_message(&w, json_item(in->messages, i), in->continue_final_message && i + 1 == n);
+    for (size_t i = 0; i < n; i++) {
+        const struct json *message = json_item(in->messages, i);
+        bool continued = in->continue_final_message && i + 1 == n;
+        if (in_parts && has_thoughts(message))
+            put_thinking_message(&w, message, continued);
+        else
+            put_message(&w, message, continued);
+    }
     put_array_end(&w);
     enum status status = json_parse(out, (struct text_span){text.data, text.size}, "messages", e);
     buffer_free(&text);
@@ -222,7 +290,7 @@ enum status chat_render(const struct chat *chat, const struct chat_input *in,
     enum status status = chat_pick(chat, in, &template, e);
     if (status == STATUS_OK && in->continue_final_message)
         status = check_continues(chat, template, e);
-    if (status == STATUS_OK) status = make_messages(in, &messages, e);
+    if (status == STATUS_OK) status = make_messages(in, template, &messages, e);
     if (status == STATUS_OK)
         status = json_parse_any(&prompt, (struct text_span){truth, strlen(truth)},
                                 "add_generation_prompt", e);

@@ -7,6 +7,7 @@ static const struct thought_marks marks[] = {
     [THOUGHTS_TAGGED] = {"<think>", "</think>", MARK_THINK, MARK_THINK_END, "\n</think>\n\n"},
     [THOUGHTS_CHANNEL] = {"<|channel>thought", "<channel|>", MARK_THOUGHT, MARK_THOUGHT_END,
                           "\n<channel|>"},
+    [THOUGHTS_BRACKETED] = {"[THINK]", "[/THINK]", MARK_BRACKETED, MARK_BRACKETED_END, "[/THINK]"},
 };
 
 const struct thought_marks *thought_marks_of(enum thought_form form) {
@@ -17,9 +18,13 @@ static bool has(struct text_span literals, const char *words) {
     return literals.size > 0 && memmem(literals.text, literals.size, words, strlen(words)) != NULL;
 }
 
+/* Whether the template writes both marks of the form. */
+static bool has_both(struct text_span literals, enum thought_form form) {
+    return has(literals, marks[form].begin) && has(literals, marks[form].end);
+}
+
 enum thought_form thought_form_of(struct text_span literals) {
     if (has(literals, marks[THOUGHTS_TAGGED].end)) return THOUGHTS_TAGGED;
-    bool channel =
-        has(literals, marks[THOUGHTS_CHANNEL].begin) && has(literals, marks[THOUGHTS_CHANNEL].end);
-    return channel ? THOUGHTS_CHANNEL : THOUGHTS_NONE;
+    if (has_both(literals, THOUGHTS_CHANNEL)) return THOUGHTS_CHANNEL;
+    return has_both(literals, THOUGHTS_BRACKETED) ? THOUGHTS_BRACKETED : THOUGHTS_NONE;
 }

@@ -2,13 +2,14 @@
  *
  *     THOUGHTS_TAGGED   <think> ... </think>
  *     THOUGHTS_CHANNEL  <|channel>thought ... <channel|>: Gemma 4
+ *     THOUGHTS_BRACKETED  [THINK] ... [/THINK]: Magistral, Ministral 3
  *
  * Messages in channels are another thing (harmony.h). */
 #pragma once
 
 #include "retro/grammar/vocab.h"
 
-enum thought_form { THOUGHTS_NONE, THOUGHTS_TAGGED, THOUGHTS_CHANNEL };
+enum thought_form { THOUGHTS_NONE, THOUGHTS_TAGGED, THOUGHTS_CHANNEL, THOUGHTS_BRACKETED };
 
 /* The texts around thoughts, and the tokens that these begin and end with. */
 struct thought_marks {

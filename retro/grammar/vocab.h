@@ -12,6 +12,8 @@ enum grammar_mark {
     MARK_THINK_END,
     MARK_THOUGHT, /* of thoughts in a channel (retro/chat/thoughts.h) */
     MARK_THOUGHT_END,
+    MARK_BRACKETED, /* of thoughts between brackets (retro/chat/thoughts.h) */
+    MARK_BRACKETED_END,
     MARK_CALL,
     MARK_CALL_END,
     MARK_CALLS,

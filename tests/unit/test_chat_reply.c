@@ -235,6 +235,21 @@ static const struct reply_case cases[] = {
      "",
      "<|tool_call>call:f{n:1+2}<tool_call|> end",
      {0}},
+    {CALLS_MISTRAL,
+     true,
+     "[THINK]I'm [TOOL_CALLS]f[ARGS]{} <so\n[/THINK]Hi[/THINK]",
+     "I'm [TOOL_CALLS]f[ARGS]{} <so",
+     "Hi[/THINK]",
+     {0}},
+    {CALLS_MISTRAL,
+     true,
+     "[THINK]t[/THINK][TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[ARGS]{}",
+     "t",
+     "",
+     {"f {\"a\": 1}", "g {}"}},
+    {CALLS_MISTRAL, true, "[THINK]never ends [/THIN", "never ends [/THIN", "", {0}},
+    {CALLS_MISTRAL, true, "[THINGS] a", "", "[THINGS] a", {0}},
+    {CALLS_MISTRAL, false, "[THINK]a[/THINK]b", "", "[THINK]a[/THINK]b", {0}},
     {CALLS_GRANITE,
      false,
      "w\n<|tool_call|> [{\"name\": \"f\", \"arguments\": {\"path\": \"a]<|tool_call|>\"}}, "
@@ -457,7 +472,10 @@ static void check_case(const struct reply_case *c, const struct json *types, boo
     struct chat_reply r = {.format = c->format, .tools = types};
     size_t size = strlen(c->text);
     int n = 0;
-    if (c->reasons) r.thoughts = c->format == CALLS_GEMMA ? THOUGHTS_CHANNEL : THOUGHTS_TAGGED;
+    if (c->reasons)
+        r.thoughts = c->format == CALLS_GEMMA     ? THOUGHTS_CHANNEL
+                     : c->format == CALLS_MISTRAL ? THOUGHTS_BRACKETED
+                                                  : THOUGHTS_TAGGED;
     for (size_t i = slow ? 1 : size; i < size; i++) chat_reply_read(&r, c->text, i, false);
     chat_reply_read(&r, c->text, size, true);
     check_text(&r.reasoning, c->reasoning);
@@ -539,6 +557,9 @@ static void test_formats(void **state) {
     assert_int_equal(thought_form_of(span_of("</think>")), THOUGHTS_TAGGED);
     assert_int_equal(thought_form_of(span_of("<|channel>thought\n<channel|>")), THOUGHTS_CHANNEL);
     assert_int_equal(thought_form_of(span_of("<|channel>")), THOUGHTS_NONE);
+    assert_int_equal(thought_form_of(span_of("follow [THINK]Your thoughts[/THINK]")),
+                     THOUGHTS_BRACKETED);
+    assert_int_equal(thought_form_of(span_of("[THINK]")), THOUGHTS_NONE);
     assert_int_equal(thought_form_of((struct text_span){0}), THOUGHTS_NONE);
 }
 
