@@ -150,7 +150,8 @@ static int draft_one(struct call_draft *draft, const struct json *function) {
         case CALLS_GLM:
         case CALLS_MINIMAX:
             return tagged_call_draft(&draft->rules, draft->format, function, draft->e);
-        case CALLS_PYTHON: return python_call_draft(&draft->rules, function, draft->e);
+        case CALLS_PYTHON:
+        case CALLS_OLMO: return python_call_draft(&draft->rules, function, draft->e);
         case CALLS_DEEPSEEK:
         case CALLS_DEEPSEEK_BLOCK: return draft_deepseek(draft, function);
         case CALLS_GEMMA: return draft_gemma_call(draft, function);
@@ -219,6 +220,7 @@ static const struct call_list lists[] = {
     [CALLS_DEEPSEEK] = {MARK_DEEPSEEK, MARK_DEEPSEEK_END, "", "", ""},
     [CALLS_DEEPSEEK_BLOCK] = {MARK_DEEPSEEK, MARK_DEEPSEEK_END, "", "\n", ""},
     [CALLS_PYTHON] = {MARK_LFM, MARK_LFM_END, "[", ", ", "]"},
+    [CALLS_OLMO] = {MARK_OLMO, MARK_OLMO_END, "", "\n", ""},
 };
 
 /* NULL: calls of the format do not stand between marks of all of them. */

@@ -12,6 +12,7 @@
 static const char hermes_begin[] = "<tool_call>", hermes_end[] = "</tool_call>";
 static const char mistral_begin[] = "[TOOL_CALLS]", mistral_arguments[] = "[ARGS]";
 static const char llama_begin[] = "<|python_tag|>";
+static const char olmo_tools[] = "<functions>";
 static const char lfm_tools[] = "<|tool_list_start|>"; /* templates of LFM2 write no calls */
 
 static bool contains(struct text_span span, const char *words) {
@@ -28,6 +29,8 @@ enum call_format call_format_of(struct text_span literals) {
         return CALLS_PYTHON;
     if (contains(literals, tagged_calls_begin(CALLS_GEMMA))) return CALLS_GEMMA;
     if (contains(literals, tagged_calls_begin(CALLS_GRANITE))) return CALLS_GRANITE;
+    if (contains(literals, tagged_calls_begin(CALLS_OLMO)) && contains(literals, olmo_tools))
+        return CALLS_OLMO;
     if (contains(literals, "<arg_key>")) return CALLS_GLM;
     if (contains(literals, "<function=") && contains(literals, "<parameter="))
         return CALLS_FUNCTION;

@@ -24,6 +24,7 @@ enum call_format {
     CALLS_PYTHON,         /* LFM2 */
     CALLS_GEMMA,          /* Gemma 4 */
     CALLS_GRANITE,        /* Granite 3; Granite 4 writes CALLS_HERMES */
+    CALLS_OLMO,           /* OLMo 3 */
     CALL_FORMATS
 };
 

@@ -1,6 +1,6 @@
-/* retro/chat/python_calls.c: calls as a list of Python's, [f(a="x", n=1), g()], whose arguments are
- * literals: strings, numbers, True, False, None, lists, tuples and dictionaries. See
- * tagged_calls.h. */
+/* retro/chat/python_calls.c: calls as a list of Python's, [f(a="x", n=1), g()], or one under the
+ * other, whose arguments are literals: strings, numbers, True, False, None, lists, tuples and
+ * dictionaries. See tagged_calls.h. */
 #include <string.h>
 
 #include "config/base/text.h"
@@ -239,6 +239,17 @@ bool python_calls_read(struct chat_reply *reply, struct text_span *span) {
     }
     good = good && python_take(&reader, ']');
     python_skip(&reader);
+    *span = reader.rest;
+    return good;
+}
+
+bool python_lines_read(struct chat_reply *reply, struct text_span *span) {
+    struct python_reader reader = {.rest = *span, .depth = 1};
+    bool good;
+    do {
+        good = python_call(&reader, reply);
+        python_skip(&reader);
+    } while (good && reader.rest.size > 0 && is_name_byte(*reader.rest.text));
     *span = reader.rest;
     return good;
 }

@@ -14,6 +14,8 @@
  *     CALLS_GEMMA     <|tool_call>call:NAME{KEY:VALUE,...}<tool_call|>, with texts between
  * GEMMA_QUOTE
  *     CALLS_GRANITE   <|tool_call|>[{"name": ..., "arguments": {...}}, ...], in JSON
+ *     CALLS_OLMO      <function_calls>NAME(KEY=VALUE, ...)</function_calls>, each call on a line,
+ *                     in Python
  *
  * A value between tags is text. It becomes what the tool's parameters say of its key: text where
  * they say so or say nothing, else the JSON value that it spells, and text where it spells none or
@@ -44,6 +46,8 @@ bool python_name_fits(struct text_span name);
  * (python_calls.c), and moves the span behind it and the blanks there. false: it begins with none,
  * or, where nothing of the span is left, with one that is not complete. */
 bool python_calls_read(struct chat_reply *reply, struct text_span *span);
+/* The same of the calls one under the other between CALLS_OLMO's tags. */
+bool python_lines_read(struct chat_reply *reply, struct text_span *span);
 /* The same of a call between CALLS_GEMMA's tags (gemma_calls.c). */
 #define GEMMA_QUOTE "<|\"|>"
 bool gemma_call_read(struct chat_reply *reply, struct text_span *span);

@@ -15,7 +15,7 @@ enum quote_writing { QUOTE_PLAIN, QUOTE_JSON, QUOTE_WRITINGS };
  * their own; and whole quotes, one symbol for each way of writing them (quote_source.h). */
 enum {
     GRAMMAR_BYTES = 256,
-    GRAMMAR_MARKS = 32,
+    GRAMMAR_MARKS = 48,
     GRAMMAR_QUOTES = GRAMMAR_BYTES + GRAMMAR_MARKS,
     GRAMMAR_SYMBOLS = GRAMMAR_QUOTES + QUOTE_WRITINGS
 };

@@ -37,7 +37,9 @@ static const char *const mark_texts[] = {"<think>",
                                          "<|tool_call>",
                                          "<tool_call|>",
                                          "<|\"|>",
-                                         "<|tool_call|>"};
+                                         "<|tool_call|>",
+                                         "<function_calls>",
+                                         "</function_calls>"};
 _Static_assert(ARRAY_COUNT(mark_texts) == MARK_KINDS && (int)MARK_KINDS <= (int)GRAMMAR_MARKS,
                "marks");
 

@@ -40,6 +40,8 @@ enum grammar_mark {
     MARK_GEMMA_END,
     MARK_GEMMA_TEXT,
     MARK_GRANITE,
+    MARK_OLMO, /* around calls */
+    MARK_OLMO_END,
     MARK_KINDS
 };
 const char *grammar_mark_text(enum grammar_mark mark);

@@ -42,6 +42,7 @@ READ(deepseek_marks, CALLS_DEEPSEEK, "", DEEPSEEK_CALL "{\"\\\"")
 READ(python_marks, CALLS_PYTHON, "", "<|tool_call_start|>[f(a='")
 READ(gemma_marks, CALLS_GEMMA, "", "<|tool_call>call:f{a:[")
 READ(granite_marks, CALLS_GRANITE, "", "<|tool_call|>[{\"\\\"")
+READ(olmo_marks, CALLS_OLMO, "", "<function_calls>f(a='")
 READ(harmony_marks, CALLS_HARMONY, "", "<|start|>")
 READ(harmony_calls, CALLS_HARMONY, "", "<|start|>assistant" HARMONY_CALL "{\"\\\"")
 
@@ -54,6 +55,8 @@ READ(python_ends, CALLS_PYTHON, "<|tool_call_start|>[f(a='", "<|tool_call_end|>"
 READ(python_list, CALLS_PYTHON, "<|tool_call_start|>[f(a=[", "'b',")
 READ(gemma_ends, CALLS_GEMMA, "<|tool_call>call:f{a:<|\"|>", "<tool_call|>")
 READ(granite_words, CALLS_GRANITE, "<|tool_call|>[{\"", "words ")
+READ(olmo_ends, CALLS_OLMO, "<function_calls>f(a='", "</function_calls>")
+READ(olmo_lines, CALLS_OLMO, "<function_calls>", "f(a=1)\n")
 READ(harmony_words, CALLS_HARMONY, HARMONY_CALL "{\"", "words ")
 
 /* Blanks, which wait for what comes. */
@@ -83,6 +86,7 @@ static const struct growth_case cases[] = {
     BOTH(mistral_words),  BOTH(function_ends),  BOTH(deepseek_ends),
     BOTH(python_ends),    BOTH(python_list),    BOTH(gemma_ends),
     BOTH(harmony_words),  BOTH(blanks),         BOTH(granite_marks),
-    BOTH(granite_words),  BOTH(thoughts),       {"reply/places", 1000, make_places, run_places},
+    BOTH(granite_words),  BOTH(olmo_marks),     BOTH(olmo_ends),
+    BOTH(olmo_lines),     BOTH(thoughts),       {"reply/places", 1000, make_places, run_places},
 };
 const struct growth_table reply_growth = GROWTH_TABLE(cases);

@@ -1,4 +1,4 @@
-"""Calls of tools between tags, as Qwen3-Coder, GLM, MiniMax, DeepSeek, LFM2, Gemma 4 and Granite 3 write them: read in answers and in streams,
+"""Calls of tools between tags, as Qwen3-Coder, GLM, MiniMax, DeepSeek, LFM2, Gemma 4, Granite 3 and OLMo 3 write them: read in answers and in streams,
 and forced and strict ones, which are held to the tool. The models are scripts (chat_model.py)."""
 import json
 
@@ -50,6 +50,9 @@ FORMATS = {
     "granite": ("respond only with <|tool_call|> followed by a JSON list", [
         "<|tool_call|>", '[{"name": "get_weather", "arguments": ' + json.dumps(WEATHER)[:20], json.dumps(WEATHER)[20:] + "}",
         ', {"name": "get_time", "arguments": {}}]']),
+    "olmo": ("<functions></functions><function_calls></function_calls>", [
+        "<function_calls>", "get_weather(city=\"Rome\", days=3, note=\"a \\\"b\\\"", "\\nc\", flags=[true])\nget_time()",
+        "</function_calls>"]),
     "python": ("<|tool_call_start|>[]<|tool_call_end|>", [
         "<|tool_call_start|>", "[get_weather(city='Rome', days=3, note=\"a \\\"b\\\"", "\\nc\", flags=[True]), get_time()]",
         "<|tool_call_end|>"]),
@@ -136,7 +139,7 @@ def test_strict_calls(client):
 
 def test_a_keyword_that_no_tag_holds(client, request):
     """Values that are JSON are held to all of them."""
-    if request.node.callspec.params["client"] in ("deepseek", "deepseek_block", "gemma", "granite", "python"):
+    if request.node.callspec.params["client"] in ("deepseek", "deepseek_block", "gemma", "granite", "olmo", "python"):
         return
     tools = [{"type": "function", "function": {"name": "f", "parameters": {
         "type": "object", "properties": {"a": {"type": "string", "pattern": "x+"}}}}}]

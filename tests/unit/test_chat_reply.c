@@ -272,6 +272,39 @@ static const struct reply_case cases[] = {
     {CALLS_GRANITE, false, "<|tool_call|>none", "", "<|tool_call|>none", {0}},
     {CALLS_GRANITE, false, "<|tool_call|>[{\"name\": \"f", "", "<|tool_call|>[{\"name\": \"f", {0}},
     {CALLS_GRANITE, false, "<|tool_call|>\n", "", "<|tool_call|>\n", {0}},
+    {CALLS_OLMO,
+     true,
+     "<think>t</think>w\n<function_calls>f(path=\"a\\n)</function_calls>\", n=-1.5, flag=true)\n"
+     "g(list=[1, {'a': None}], maybe=null)\n</function_calls> x",
+     "t",
+     "wx",
+     {"f {\"path\": \"a\\n)</function_calls>\", \"n\": -1.5, \"flag\": true}",
+      "g {\"list\": [1, {\"a\": null}], \"maybe\": null}"}},
+    {CALLS_OLMO, false, "<function_calls>\nf()\n", "", "", {"f {}"}},
+    {CALLS_OLMO,
+     false,
+     "<function_calls>f(n=1+2)</function_calls> end",
+     "",
+     "<function_calls>f(n=1+2)</function_calls> end",
+     {0}},
+    {CALLS_OLMO,
+     false,
+     "<function_calls>f()\ng(</function_calls> end",
+     "",
+     "<function_calls>f()\ng(</function_calls> end",
+     {0}},
+    {CALLS_OLMO,
+     false,
+     "<function_calls>f(), g()</function_calls>",
+     "",
+     "<function_calls>f(), g()</function_calls>",
+     {0}},
+    {CALLS_OLMO,
+     false,
+     "<function_calls></function_calls>",
+     "",
+     "<function_calls></function_calls>",
+     {0}},
     /* Tags in texts of JSON and of lists are texts, however slowly their own come. */
     {CALLS_HERMES,
      false,
@@ -547,6 +580,8 @@ static void test_formats(void **state) {
     assert_int_equal(call_format_of(span_of("List of tools: <|tool_list_start|>[")), CALLS_PYTHON);
     assert_int_equal(call_format_of(span_of("<|tool_call>call:")), CALLS_GEMMA);
     assert_int_equal(call_format_of(span_of("respond only with <|tool_call|>")), CALLS_GRANITE);
+    assert_int_equal(call_format_of(span_of("<functions></functions> <function_calls>")),
+                     CALLS_OLMO);
     assert_int_equal(call_format_of(span_of("<｜tool▁calls▁begin｜>")), CALLS_DEEPSEEK);
     assert_int_equal(call_format_of(span_of("<｜tool▁calls▁begin｜>```json")),
                      CALLS_DEEPSEEK_BLOCK);
@@ -591,6 +626,7 @@ static void test_many_marks(void **state) {
         {CALLS_FUNCTION, "<tool_call>", "<tool_call><function=f></function></tool_call>"},
         {CALLS_PYTHON, "<|tool_call_start|>", "<|tool_call_start|>[f()]<|tool_call_end|>"},
         {CALLS_GEMMA, "<|tool_call>", "<|tool_call>call:f{}<tool_call|>"},
+        {CALLS_OLMO, "<function_calls>", "<function_calls>f()</function_calls>"},
         {CALLS_GRANITE, "<|tool_call|>[{\"\\\"", "\"<|tool_call|>[{\"name\": \"f\"}]"},
         {CALLS_HARMONY, "<|channel|>commentary to=functions.f<|message|>x<|end|>",
          "<|channel|>commentary to=functions.f<|message|>{}"},
@@ -635,6 +671,7 @@ static void test_long_calls(void **state) {
         {CALLS_PYTHON, "<|tool_call_start|>[f(a='", "<|tool_call_end|>"},
         {CALLS_GEMMA, "<|tool_call>call:f{a:<|\"|>", "<tool_call|>"},
         {CALLS_GRANITE, "<|tool_call|>[{\"name\": \"", "words] "},
+        {CALLS_OLMO, "<function_calls>f(a='", "</function_calls>"},
         {CALLS_HARMONY, "<|channel|>commentary to=functions.f<|message|>{\"a\": \"", "<|end|>"},
     };
     (void)state;
