@@ -42,6 +42,16 @@ static int draft_object(struct call_draft *draft, const struct json *function) {
     return json_object_of(rules, &object);
 }
 
+/* {NAME: {...}} */
+static int draft_keyed(struct call_draft *draft, const struct json *function) {
+    struct json_rules *rules = &draft->rules;
+    int name = json_written_text(rules, json_text(json_member(function, "name")));
+    const struct expr_member member = {
+        json_member_of(rules, name, draft_arguments(draft, function)), true};
+    struct expr_object object = {.members = &member, .n = 1, .more = EXPR_NOTHING, .ordered = true};
+    return json_object_of(rules, &object);
+}
+
 /* Later models of Mistral have a token [ARGS], and write name[ARGS]{...}. */
 static bool is_named(const struct call_draft *draft) {
     return draft->format == CALLS_MISTRAL && draft->vocab->marks[MARK_ARGUMENTS] >= 0;
@@ -155,6 +165,7 @@ static int draft_one(struct call_draft *draft, const struct json *function) {
         case CALLS_DEEPSEEK:
         case CALLS_DEEPSEEK_BLOCK: return draft_deepseek(draft, function);
         case CALLS_GEMMA: return draft_gemma_call(draft, function);
+        case CALLS_APERTUS: return draft_keyed(draft, function);
         default:
             return is_named(draft) ? draft_named(draft, function) : draft_object(draft, function);
     }
@@ -200,6 +211,12 @@ static int draft_mistral(struct call_draft *draft, int call, int most, bool begu
             grammar_draft, begin, call,
             expr_repeat(grammar_draft, EXPR_SEQUENCE_OF(grammar_draft, mark, call), 0, most - 1));
     return draft_json_list(draft, begin, call, most);
+}
+
+static int draft_apertus(struct call_draft *draft, int call, int most, bool begun) {
+    int begin = begun ? EXPR_EMPTY : draft_mark(draft, MARK_APERTUS);
+    return EXPR_SEQUENCE_OF(draft->d, draft_json_list(draft, begin, call, most),
+                            draft_mark(draft, MARK_APERTUS_END));
 }
 
 /* Each call has marks of its own. */
@@ -259,21 +276,31 @@ static int draft_calls(struct call_draft *draft, int call, int most, bool forced
     if (call_format_has_mark(draft->format)) return draft_hermes(draft, call, most, !forced);
     if (draft->format == CALLS_MISTRAL) return draft_mistral(draft, call, most, !forced);
     if (draft->format == CALLS_GEMMA) return draft_gemma(draft, call, most, !forced);
+    if (draft->format == CALLS_APERTUS) return draft_apertus(draft, call, most, !forced);
     if (draft->format == CALLS_GRANITE)
         return draft_json_list(draft, forced ? draft_mark(draft, MARK_GRANITE) : EXPR_EMPTY, call,
                                most);
     return find_list(draft->format) ? draft_list(draft, call, most, !forced) : call;
 }
 
+/* The mark of a format whose calls are in no table; MARK_KINDS: it has none. */
+static enum grammar_mark mark_of(enum call_format format) {
+    switch (format) {
+        case CALLS_HERMES:
+        case CALLS_FUNCTION:
+        case CALLS_GLM: return MARK_CALL;
+        case CALLS_MISTRAL: return MARK_CALLS;
+        case CALLS_GEMMA: return MARK_GEMMA;
+        case CALLS_GRANITE: return MARK_GRANITE;
+        case CALLS_APERTUS: return MARK_APERTUS;
+        default: return MARK_KINDS;
+    }
+}
+
 bool call_grammar_mark(enum call_format format, enum grammar_mark *mark) {
     const struct call_list *list = find_list(format);
-    bool gemma = format == CALLS_GEMMA, granite = format == CALLS_GRANITE;
-    *mark = list                           ? list->begin
-            : gemma                        ? MARK_GEMMA
-            : granite                      ? MARK_GRANITE
-            : call_format_has_mark(format) ? MARK_CALL
-                                           : MARK_CALLS;
-    return list || gemma || granite || call_format_has_mark(format) || format == CALLS_MISTRAL;
+    *mark = list ? list->begin : mark_of(format);
+    return *mark != MARK_KINDS;
 }
 
 bool call_grammar_knows(enum call_format format) {

@@ -31,6 +31,7 @@ enum call_format call_format_of(struct text_span literals) {
     if (contains(literals, tagged_calls_begin(CALLS_GRANITE))) return CALLS_GRANITE;
     if (contains(literals, tagged_calls_begin(CALLS_OLMO)) && contains(literals, olmo_tools))
         return CALLS_OLMO;
+    if (contains(literals, tagged_calls_begin(CALLS_APERTUS))) return CALLS_APERTUS;
     if (contains(literals, "<arg_key>")) return CALLS_GLM;
     if (contains(literals, "<function=") && contains(literals, "<parameter="))
         return CALLS_FUNCTION;
@@ -166,19 +167,27 @@ static bool read_begin(struct chat_reply *reply, struct text_span span, bool las
     return true;
 }
 
+/* Apertus calls tools while it thinks: thoughts end before a call, too. NULL: they do not. */
+static const char *call_in_thoughts(const struct chat_reply *reply) {
+    return reply->format == CALLS_APERTUS ? tagged_calls_begin(CALLS_APERTUS) : NULL;
+}
+
 static bool read_thoughts(struct chat_reply *reply, struct text_span span, bool last) {
-    const char *mark = thought_marks_of(reply->thoughts)->end;
-    size_t end = span_find(span, mark);
-    if (end != SIZE_MAX) {
-        reply_take(reply, &reply->reasoning, span, without_blanks(span, end));
-        reply->read += end - without_blanks(span, end) + strlen(mark);
+    const char *mark = thought_marks_of(reply->thoughts)->end, *call = call_in_thoughts(reply);
+    size_t end = span_find(span, mark), begun = call ? span_find(span, call) : SIZE_MAX;
+    if (end != SIZE_MAX || begun != SIZE_MAX) {
+        size_t first = end < begun ? end : begun;
+        reply_take(reply, &reply->reasoning, span, without_blanks(span, first));
+        reply->read += first - without_blanks(span, first) + (end < begun ? strlen(mark) : 0);
         reply->part = REPLY_SAYS;
         reply->trims = true;
         return true;
     }
     /* Blanks wait: before the mark they are dropped. */
-    size_t size = last ? span.size : without_blanks(span, span_before_mark(span, mark));
-    reply_take(reply, &reply->reasoning, span, size);
+    size_t sure = span_before_mark(span, mark),
+           before = call ? span_before_mark(span, call) : span.size;
+    if (before < sure) sure = before;
+    reply_take(reply, &reply->reasoning, span, last ? span.size : without_blanks(span, sure));
     return false;
 }
 

@@ -25,6 +25,7 @@ enum call_format {
     CALLS_GEMMA,          /* Gemma 4 */
     CALLS_GRANITE,        /* Granite 3; Granite 4 writes CALLS_HERMES */
     CALLS_OLMO,           /* OLMo 3 */
+    CALLS_APERTUS,
     CALL_FORMATS
 };
 

@@ -62,6 +62,18 @@ static struct json *read_token(struct text_span value) {
     return text;
 }
 
+/* {NAME: {...}} */
+static bool read_keyed_call(struct chat_reply *reply, struct text_span call) {
+    struct json_walk walk = json_walk_begin(call);
+    struct text_span key, arguments, more, value;
+    if (!json_walk_next(&walk, &key, &arguments) || json_walk_next(&walk, &more, &value))
+        return false;
+    struct json *name = read_token(key);
+    bool good = reply_add_call(reply, json_text(name), arguments);
+    json_close(name);
+    return good;
+}
+
 static bool read_json_call(struct chat_reply *reply, struct text_span call) {
     static const char none[] = "{}";
     struct call_members members = find_members(call);
@@ -84,7 +96,9 @@ bool json_calls_read(struct chat_reply *reply, struct text_span span) {
     bool good = kind == JSON_KIND_LIST;
     if (kind == JSON_KIND_OBJECT) return read_json_call(reply, span);
     for (struct text_span name, call; good && json_walk_next(&walk, &name, &call);)
-        good = span_starts_with(call, "{") && read_json_call(reply, call);
+        good = span_starts_with(call, "{") &&
+               (reply->format == CALLS_APERTUS ? read_keyed_call(reply, call)
+                                               : read_json_call(reply, call));
     while (!good && reply->n_calls > before) chat_reply_drop_call(reply);
     return reply->n_calls > before;
 }

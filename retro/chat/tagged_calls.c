@@ -53,6 +53,7 @@ static const struct call_tags tags_of[] = {
     [CALLS_PYTHON] = {.begin = "<|tool_call_start|>", .end = "<|tool_call_end|>"},
     [CALLS_GEMMA] = {.begin = "<|tool_call>", .end = "<tool_call|>", .value = GEMMA_QUOTE},
     [CALLS_GRANITE] = {.begin = "<|tool_call|>"},
+    [CALLS_APERTUS] = {.begin = "<|tools_prefix|>", .end = "<|tools_suffix|>"},
     [CALLS_OLMO] = {.begin = "<function_calls>", .end = "</function_calls>"},
 };
 
@@ -326,7 +327,8 @@ static enum call_found read_json_list(struct chat_reply *reply, struct text_span
 
 /* Calls that are one text between the outer tags, which may stand in texts of theirs. */
 static enum call_found read_inside(struct chat_reply *reply, struct text_span *span) {
-    if (reply->format == CALLS_GRANITE) return read_json_list(reply, span);
+    bool json = reply->format == CALLS_GRANITE || reply->format == CALLS_APERTUS;
+    if (json) return read_json_list(reply, span);
     bool read = reply->format == CALLS_GEMMA  ? gemma_call_read(reply, span)
                 : reply->format == CALLS_OLMO ? python_lines_read(reply, span)
                                               : python_calls_read(reply, span);

@@ -14,6 +14,7 @@
  *     CALLS_GEMMA     <|tool_call>call:NAME{KEY:VALUE,...}<tool_call|>, with texts between
  * GEMMA_QUOTE
  *     CALLS_GRANITE   <|tool_call|>[{"name": ..., "arguments": {...}}, ...], in JSON
+ *     CALLS_APERTUS   <|tools_prefix|>[{NAME: {...}}, ...]<|tools_suffix|>, in JSON
  *     CALLS_OLMO      <function_calls>NAME(KEY=VALUE, ...)</function_calls>, each call on a line,
  *                     in Python
  *

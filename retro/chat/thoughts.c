@@ -8,6 +8,8 @@ static const struct thought_marks marks[] = {
     [THOUGHTS_CHANNEL] = {"<|channel>thought", "<channel|>", MARK_THOUGHT, MARK_THOUGHT_END,
                           "\n<channel|>"},
     [THOUGHTS_BRACKETED] = {"[THINK]", "[/THINK]", MARK_BRACKETED, MARK_BRACKETED_END, "[/THINK]"},
+    [THOUGHTS_INNER] = {"<|inner_prefix|>", "<|inner_suffix|>", MARK_INNER, MARK_INNER_END,
+                        "<|inner_suffix|>"},
 };
 
 const struct thought_marks *thought_marks_of(enum thought_form form) {
@@ -26,5 +28,6 @@ static bool has_both(struct text_span literals, enum thought_form form) {
 enum thought_form thought_form_of(struct text_span literals) {
     if (has(literals, marks[THOUGHTS_TAGGED].end)) return THOUGHTS_TAGGED;
     if (has_both(literals, THOUGHTS_CHANNEL)) return THOUGHTS_CHANNEL;
-    return has_both(literals, THOUGHTS_BRACKETED) ? THOUGHTS_BRACKETED : THOUGHTS_NONE;
+    if (has_both(literals, THOUGHTS_BRACKETED)) return THOUGHTS_BRACKETED;
+    return has_both(literals, THOUGHTS_INNER) ? THOUGHTS_INNER : THOUGHTS_NONE;
 }

@@ -3,13 +3,20 @@
  *     THOUGHTS_TAGGED   <think> ... </think>
  *     THOUGHTS_CHANNEL  <|channel>thought ... <channel|>: Gemma 4
  *     THOUGHTS_BRACKETED  [THINK] ... [/THINK]: Magistral, Ministral 3
+ *     THOUGHTS_INNER  <|inner_prefix|> ... <|inner_suffix|>: Apertus
  *
  * Messages in channels are another thing (harmony.h). */
 #pragma once
 
 #include "retro/grammar/vocab.h"
 
-enum thought_form { THOUGHTS_NONE, THOUGHTS_TAGGED, THOUGHTS_CHANNEL, THOUGHTS_BRACKETED };
+enum thought_form {
+    THOUGHTS_NONE,
+    THOUGHTS_TAGGED,
+    THOUGHTS_CHANNEL,
+    THOUGHTS_BRACKETED,
+    THOUGHTS_INNER
+};
 
 /* The texts around thoughts, and the tokens that these begin and end with. */
 struct thought_marks {

@@ -13,6 +13,8 @@ static const char *const mark_texts[] = {"<think>",
                                          "<channel|>",
                                          "[THINK]",
                                          "[/THINK]",
+                                         "<|inner_prefix|>",
+                                         "<|inner_suffix|>",
                                          "<tool_call>",
                                          "</tool_call>",
                                          "[TOOL_CALLS]",
@@ -39,7 +41,9 @@ static const char *const mark_texts[] = {"<think>",
                                          "<|\"|>",
                                          "<|tool_call|>",
                                          "<function_calls>",
-                                         "</function_calls>"};
+                                         "</function_calls>",
+                                         "<|tools_prefix|>",
+                                         "<|tools_suffix|>"};
 _Static_assert(ARRAY_COUNT(mark_texts) == MARK_KINDS && (int)MARK_KINDS <= (int)GRAMMAR_MARKS,
                "marks");
 

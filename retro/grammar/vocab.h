@@ -14,6 +14,8 @@ enum grammar_mark {
     MARK_THOUGHT_END,
     MARK_BRACKETED, /* of thoughts between brackets (retro/chat/thoughts.h) */
     MARK_BRACKETED_END,
+    MARK_INNER, /* of Apertus' thoughts */
+    MARK_INNER_END,
     MARK_CALL,
     MARK_CALL_END,
     MARK_CALLS,
@@ -42,6 +44,8 @@ enum grammar_mark {
     MARK_GRANITE,
     MARK_OLMO, /* around calls */
     MARK_OLMO_END,
+    MARK_APERTUS, /* around a list of calls */
+    MARK_APERTUS_END,
     MARK_KINDS
 };
 const char *grammar_mark_text(enum grammar_mark mark);

@@ -66,9 +66,10 @@ static void check_reply(int how, struct text_span text) {
     CHECK(json_parse(&tools, (struct text_span){types, sizeof types - 1}, "types", &e) == 0);
     int format = how > 9 ? CALLS_FUNCTION + how - 10 : how & 3;
     enum thought_form thoughts =
-        format == CALLS_GEMMA ? THOUGHTS_CHANNEL
-        : how < 10 && how & 4 ? format == CALLS_MISTRAL ? THOUGHTS_BRACKETED : THOUGHTS_TAGGED
-                              : THOUGHTS_NONE;
+        format == CALLS_GEMMA     ? THOUGHTS_CHANNEL
+        : format == CALLS_APERTUS ? THOUGHTS_INNER
+        : how < 10 && how & 4     ? format == CALLS_MISTRAL ? THOUGHTS_BRACKETED : THOUGHTS_TAGGED
+                                  : THOUGHTS_NONE;
     struct chat_reply once = {.format = (enum call_format)format,
                               .tools = tools,
                               .thoughts = thoughts,

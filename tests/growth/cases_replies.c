@@ -43,6 +43,7 @@ READ(python_marks, CALLS_PYTHON, "", "<|tool_call_start|>[f(a='")
 READ(gemma_marks, CALLS_GEMMA, "", "<|tool_call>call:f{a:[")
 READ(granite_marks, CALLS_GRANITE, "", "<|tool_call|>[{\"\\\"")
 READ(olmo_marks, CALLS_OLMO, "", "<function_calls>f(a='")
+READ(apertus_marks, CALLS_APERTUS, "", "<|tools_prefix|>[{\"\\\"")
 READ(harmony_marks, CALLS_HARMONY, "", "<|start|>")
 READ(harmony_calls, CALLS_HARMONY, "", "<|start|>assistant" HARMONY_CALL "{\"\\\"")
 
@@ -57,6 +58,7 @@ READ(gemma_ends, CALLS_GEMMA, "<|tool_call>call:f{a:<|\"|>", "<tool_call|>")
 READ(granite_words, CALLS_GRANITE, "<|tool_call|>[{\"", "words ")
 READ(olmo_ends, CALLS_OLMO, "<function_calls>f(a='", "</function_calls>")
 READ(olmo_lines, CALLS_OLMO, "<function_calls>", "f(a=1)\n")
+READ(apertus_ends, CALLS_APERTUS, "<|tools_prefix|>[{\"", "<|tools_suffix|>")
 READ(harmony_words, CALLS_HARMONY, HARMONY_CALL "{\"", "words ")
 
 /* Blanks, which wait for what comes. */
@@ -79,14 +81,34 @@ static void run_places(struct text_span text) {
         "stream/" #name, 1000, make_##name, stream_##name \
     }
 static const struct growth_case cases[] = {
-    BOTH(hermes_marks),   BOTH(hermes_texts),   BOTH(mistral_marks),
-    BOTH(mistral_texts),  BOTH(function_marks), BOTH(glm_marks),
-    BOTH(deepseek_marks), BOTH(python_marks),   BOTH(gemma_marks),
-    BOTH(harmony_marks),  BOTH(harmony_calls),  BOTH(hermes_ends),
-    BOTH(mistral_words),  BOTH(function_ends),  BOTH(deepseek_ends),
-    BOTH(python_ends),    BOTH(python_list),    BOTH(gemma_ends),
-    BOTH(harmony_words),  BOTH(blanks),         BOTH(granite_marks),
-    BOTH(granite_words),  BOTH(olmo_marks),     BOTH(olmo_ends),
-    BOTH(olmo_lines),     BOTH(thoughts),       {"reply/places", 1000, make_places, run_places},
+    BOTH(hermes_marks),
+    BOTH(hermes_texts),
+    BOTH(mistral_marks),
+    BOTH(mistral_texts),
+    BOTH(function_marks),
+    BOTH(glm_marks),
+    BOTH(deepseek_marks),
+    BOTH(python_marks),
+    BOTH(gemma_marks),
+    BOTH(harmony_marks),
+    BOTH(harmony_calls),
+    BOTH(hermes_ends),
+    BOTH(mistral_words),
+    BOTH(function_ends),
+    BOTH(deepseek_ends),
+    BOTH(python_ends),
+    BOTH(python_list),
+    BOTH(gemma_ends),
+    BOTH(harmony_words),
+    BOTH(blanks),
+    BOTH(granite_marks),
+    BOTH(granite_words),
+    BOTH(olmo_marks),
+    BOTH(olmo_ends),
+    BOTH(olmo_lines),
+    BOTH(apertus_marks),
+    BOTH(apertus_ends),
+    BOTH(thoughts),
+    {"reply/places", 1000, make_places, run_places},
 };
 const struct growth_table reply_growth = GROWTH_TABLE(cases);

@@ -1,4 +1,5 @@
-"""Calls of tools between tags, as Qwen3-Coder, GLM, MiniMax, DeepSeek, LFM2, Gemma 4, Granite 3 and OLMo 3 write them: read in answers and in streams,
+"""Calls of tools between tags, as Qwen3-Coder, GLM, MiniMax, DeepSeek, LFM2, Gemma 4,
+Granite 3, OLMo 3 and Apertus write them: read in answers and in streams,
 and forced and strict ones, which are held to the tool. The models are scripts (chat_model.py)."""
 import json
 
@@ -53,6 +54,9 @@ FORMATS = {
     "olmo": ("<functions></functions><function_calls></function_calls>", [
         "<function_calls>", "get_weather(city=\"Rome\", days=3, note=\"a \\\"b\\\"", "\\nc\", flags=[true])\nget_time()",
         "</function_calls>"]),
+    "apertus": ("<|tools_prefix|>[]<|tools_suffix|>", [
+        "<|tools_prefix|>", '[{"get_weather": ' + json.dumps(WEATHER)[:20], json.dumps(WEATHER)[20:] + '}, {"get_time": {}}]',
+        "<|tools_suffix|>"]),
     "python": ("<|tool_call_start|>[]<|tool_call_end|>", [
         "<|tool_call_start|>", "[get_weather(city='Rome', days=3, note=\"a \\\"b\\\"", "\\nc\", flags=[True]), get_time()]",
         "<|tool_call_end|>"]),
@@ -139,7 +143,7 @@ def test_strict_calls(client):
 
 def test_a_keyword_that_no_tag_holds(client, request):
     """Values that are JSON are held to all of them."""
-    if request.node.callspec.params["client"] in ("deepseek", "deepseek_block", "gemma", "granite", "olmo", "python"):
+    if request.node.callspec.params["client"] in ("apertus", "deepseek", "deepseek_block", "gemma", "granite", "olmo", "python"):
         return
     tools = [{"type": "function", "function": {"name": "f", "parameters": {
         "type": "object", "properties": {"a": {"type": "string", "pattern": "x+"}}}}}]

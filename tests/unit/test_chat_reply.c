@@ -305,6 +305,44 @@ static const struct reply_case cases[] = {
      "",
      "<function_calls></function_calls>",
      {0}},
+    {CALLS_APERTUS,
+     true,
+     "<|inner_prefix|>t\n<|inner_suffix|>w\n<|tools_prefix|>[{\"f\": {\"path\": "
+     "\"]<|tools_suffix|>\"}}, {\"g\": {}}]<|tools_suffix|> x",
+     "t",
+     "wx",
+     {"f {\"path\": \"]<|tools_suffix|>\"}", "g {}"}},
+    /* A call ends thoughts, where they are read. */
+    {CALLS_APERTUS,
+     true,
+     "<|inner_prefix|>t <|tools \n<|tools_prefix|>[{\"f\": {}}]<|tools_suffix|>",
+     "t <|tools",
+     "",
+     {"f {}"}},
+    {CALLS_APERTUS,
+     true,
+     "<|inner_prefix|>never ends <|tools_pre",
+     "never ends <|tools_pre",
+     "",
+     {0}},
+    {CALLS_APERTUS,
+     false,
+     "<|tools_prefix|>[{\"f\": {}, \"g\": {}}]<|tools_suffix|> x",
+     "",
+     "<|tools_prefix|>[{\"f\": {}, \"g\": {}}]<|tools_suffix|> x",
+     {0}},
+    {CALLS_APERTUS,
+     false,
+     "<|tools_prefix|>[{\"f\": {}}, {\"g\": 1}]<|tools_suffix|>",
+     "",
+     "<|tools_prefix|>[{\"f\": {}}, {\"g\": 1}]<|tools_suffix|>",
+     {0}},
+    {CALLS_APERTUS,
+     false,
+     "<|tools_prefix|>[{}]<|tools_suffix|>",
+     "",
+     "<|tools_prefix|>[{}]<|tools_suffix|>",
+     {0}},
     /* Tags in texts of JSON and of lists are texts, however slowly their own come. */
     {CALLS_HERMES,
      false,
@@ -508,6 +546,7 @@ static void check_case(const struct reply_case *c, const struct json *types, boo
     if (c->reasons)
         r.thoughts = c->format == CALLS_GEMMA     ? THOUGHTS_CHANNEL
                      : c->format == CALLS_MISTRAL ? THOUGHTS_BRACKETED
+                     : c->format == CALLS_APERTUS ? THOUGHTS_INNER
                                                   : THOUGHTS_TAGGED;
     for (size_t i = slow ? 1 : size; i < size; i++) chat_reply_read(&r, c->text, i, false);
     chat_reply_read(&r, c->text, size, true);
@@ -580,6 +619,8 @@ static void test_formats(void **state) {
     assert_int_equal(call_format_of(span_of("List of tools: <|tool_list_start|>[")), CALLS_PYTHON);
     assert_int_equal(call_format_of(span_of("<|tool_call>call:")), CALLS_GEMMA);
     assert_int_equal(call_format_of(span_of("respond only with <|tool_call|>")), CALLS_GRANITE);
+    assert_int_equal(call_format_of(span_of("<|tools_prefix|>")), CALLS_APERTUS);
+    assert_int_equal(thought_form_of(span_of("<|inner_prefix|><|inner_suffix|>")), THOUGHTS_INNER);
     assert_int_equal(call_format_of(span_of("<functions></functions> <function_calls>")),
                      CALLS_OLMO);
     assert_int_equal(call_format_of(span_of("<｜tool▁calls▁begin｜>")), CALLS_DEEPSEEK);
@@ -626,6 +667,7 @@ static void test_many_marks(void **state) {
         {CALLS_FUNCTION, "<tool_call>", "<tool_call><function=f></function></tool_call>"},
         {CALLS_PYTHON, "<|tool_call_start|>", "<|tool_call_start|>[f()]<|tool_call_end|>"},
         {CALLS_GEMMA, "<|tool_call>", "<|tool_call>call:f{}<tool_call|>"},
+        {CALLS_APERTUS, "<|tools_prefix|>", "<|tools_prefix|>[{\"f\": {}}]<|tools_suffix|>"},
         {CALLS_OLMO, "<function_calls>", "<function_calls>f()</function_calls>"},
         {CALLS_GRANITE, "<|tool_call|>[{\"\\\"", "\"<|tool_call|>[{\"name\": \"f\"}]"},
         {CALLS_HARMONY, "<|channel|>commentary to=functions.f<|message|>x<|end|>",
@@ -672,6 +714,7 @@ static void test_long_calls(void **state) {
         {CALLS_GEMMA, "<|tool_call>call:f{a:<|\"|>", "<tool_call|>"},
         {CALLS_GRANITE, "<|tool_call|>[{\"name\": \"", "words] "},
         {CALLS_OLMO, "<function_calls>f(a='", "</function_calls>"},
+        {CALLS_APERTUS, "<|tools_prefix|>[{\"f\": {\"a\": \"", "<|tools_suffix|>"},
         {CALLS_HARMONY, "<|channel|>commentary to=functions.f<|message|>{\"a\": \"", "<|end|>"},
     };
     (void)state;
