@@ -123,3 +123,30 @@ def test_refusals_name_construct_and_line(tmp_path, source, words):
 ])
 def test_requests_that_are_wrong(tmp_path, fields, words):
     assert words in rendered(folder_of(tmp_path / "model", "x"), tmp_path, **fields)
+
+
+PARTS = """{%- for message in messages %}{{- '[' + message.role + ']' }}
+{%- if message['content'] is string %}{{- message['content'] }}{% else %}
+{%- for block in message['content'] %}
+{%- if block['type'] == 'thinking' %}{{- '[THINK]' + block['thinking'] + '[/THINK]' }}{% else %}{{- block['text'] }}{% endif %}
+{%- endfor %}{% endif %}{% endfor %}"""
+READS = "{{- (message.reasoning_content or '') }}"
+SAID = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "one", "reasoning_content": "r"}, {"role": "user", "content": "s"}]
+
+
+@pytest.mark.parametrize(("source", "last", "want"), [
+    (PARTS, {"content": "two", "thinking": "t"}, "[user]q[assistant][THINK]r[/THINK]one[user]s[assistant][THINK]t[/THINK]two"),
+    (PARTS, {"content": [{"type": "text", "text": "two"}], "reasoning": "t"},
+     "[user]q[assistant][THINK]r[/THINK]one[user]s[assistant][THINK]t[/THINK]two"),
+    (PARTS, {"content": "two", "reasoning_content": ""}, "[user]q[assistant][THINK]r[/THINK]one[user]s[assistant]two"),
+    (PARTS.replace("{%- if message['content'] is", READS + "{%- if message['content'] is"), {"content": "two"},
+     "[user]q[assistant]rone[user]s[assistant]two"),
+])
+@pytest.mark.parametrize("continues", [False, True])
+def test_thoughts_as_parts(tmp_path, source, last, want, continues):
+    """Of a template that takes them in no other way; also where the last message is gone on with."""
+    request = tmp_path / "request.json"
+    messages = [*SAID, {"role": "assistant", **last}]
+    request.write_text(json.dumps({"messages": messages, "continue_final_message": continues, "add_generation_prompt": False}))
+    done = chat(folder_of(tmp_path / "model", source), request)
+    assert (done.stdout.decode(), done.returncode) == (want, 0), done.stderr
