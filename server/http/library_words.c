@@ -72,6 +72,13 @@ static void library_failure(unsigned status, struct failure *failure) {
     }
 }
 
+/* The library takes a line before a chunk that its memory does not hold for a fault of its own. */
+static unsigned judge_status(unsigned status, const struct exchange *exchange) {
+    bool in_body = exchange && exchange->begun && !exchange->active;
+    return status == MHD_HTTP_INTERNAL_SERVER_ERROR && in_body ? MHD_HTTP_CONTENT_TOO_LARGE
+                                                               : status;
+}
+
 /* The response is sent here, past the library, which sends the headers of some of its errors twice.
  * MHD_NO: it closes the connection. */
 enum MHD_Result MHD_queue_response(struct MHD_Connection *connection, unsigned status,
@@ -80,7 +87,7 @@ enum MHD_Result MHD_queue_response(struct MHD_Connection *connection, unsigned s
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     struct failure failure = {0};
     (void)page;
-    library_failure(status, &failure);
+    library_failure(judge_status(status, connection_request(life)), &failure);
     library_cut(connection, life, &failure, NULL);
     failure_free(&failure);
     return MHD_NO;

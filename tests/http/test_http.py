@@ -233,6 +233,21 @@ def test_a_large_body(server):
         assert read_response(s.makefile("rb"))[0] == 413
 
 
+@pytest.mark.parametrize("size", [100, 200_000, 2_000_000])
+@pytest.mark.parametrize("before", [b"", b"2\r\n{ \r\n"], ids=["first", "later"])
+def test_large_chunk_extensions(server, before, size):
+    """Too large a one is the client's fault, and is told as one."""
+    with server.socket() as s:
+        try:
+            s.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + before + b"%x;a=" % len(BODY) + b"b" * size + b"\r\n" + BODY + b"\r\n0\r\n\r\n")
+        except OSError:
+            pass  # it was answered before all of it was sent
+        status, _, body = read_response(s.makefile("rb"))
+    assert status in ((200, 400) if size == 100 else (413,)), body
+    assert status != 413 or json.loads(body)["error"]["code"] == "body_too_large", body
+    assert server.health()["status"] == "ok"
+
+
 def test_large_headers(server):
     reply = server.request("GET", "/health", headers={"X-Filler": "a" * 20000})
     assert reply.status == 431 and "the limit is 16384" in reply.error()["message"]
