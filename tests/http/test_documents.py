@@ -167,7 +167,9 @@ def test_the_folder_is_away_for_a_while(served, folder):
     for method, path in ("DELETE", "/v1/documents/bread"), ("DELETE", "/v1/documents/nothing"), ("PUT", "/v1/documents/soup"):
         reply = served.request(method, path, json.dumps({"text": "Stir."}) if method == "PUT" else None)
         assert reply.status == 500 and reply.error()["code"] == "internal_error", reply.body
-    assert not folder.exists()
+        told = reply.error()["message"]
+        assert "the log of the server" in told and "No such file" in told and str(folder.parent) not in told, told
+    assert not folder.exists() and f"{folder}/" in served.log.read_text()
     away.rename(folder)
     assert call(served, "DELETE", "/v1/documents/bread")["effect"] == "deleted"
     assert call(served, "PUT", "/v1/documents/soup", {"text": "Stir."})["effect"] == "added"

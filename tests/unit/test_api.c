@@ -476,6 +476,49 @@ static void test_failure_body(void **state) {
     failure_free(&f);
 }
 
+/* Paths of the server are for its log; what the client sent is for the client. */
+static void test_failure_hides_paths(void **state) {
+#define LOGGED "; the log of the server names the file"
+    static const struct {
+        enum status status;
+        const char *text, *told;
+    } rows[] = {
+        {STATUS_IO, "/var/my docs/changes.log: write: No space left on device",
+         "a file of the server: write: No space left on device" LOGGED},
+        {STATUS_IO, "/a/b: rename to /a/c d: Read-only file system",
+         "a file of the server: rename to a file of the server: Read-only file system" LOGGED},
+        {STATUS_IO, "notes/CURRENT: create: Permission denied",
+         "a file of the server: create: Permission denied" LOGGED},
+        {STATUS_IO, "notes: /srv/x: open", "notes: a file of the server: open" LOGGED},
+        {STATUS_CORRUPT, "/var/lib/r/gen-1/MANIFEST: 7 bytes, more than a MANIFEST has",
+         "a file of the server: 7 bytes, more than a MANIFEST has" LOGGED},
+        {STATUS_BUSY, "/r/LOCK: another program is changing this collection",
+         "a file of the server: another program is changing this collection" LOGGED},
+        {STATUS_NO_MEMORY, "no memory for \"/r/a b\"",
+         "no memory for \"a file of the server" LOGGED},
+        {STATUS_INTERNAL, "/", "a file of the server" LOGGED},
+        {STATUS_BUSY, "Milvus at http://h:1/, Query: it failed",
+         "Milvus at http://h:1/, Query: it failed"},
+        {STATUS_IO, "http://h:1/x: refused", "http://h:1/x: refused"},
+        {STATUS_BUSY, "7 requests wait, HTTP/1.1 and 4 bytes/s",
+         "7 requests wait, HTTP/1.1 and 4 bytes/s"},
+        {STATUS_IO, "", ""},
+        {STATUS_TOO_LARGE, "/home/me/a.pdf: more than 9 bytes",
+         "/home/me/a.pdf: more than 9 bytes"},
+        {STATUS_NOT_FOUND, "no document has the id /home/me/a.md",
+         "no document has the id /home/me/a.md"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct error e;
+        struct failure f;
+        error_set(&e, rows[i].status, "%s", rows[i].text);
+        failure_from_error(&f, &e);
+        assert_string_equal(f.message, rows[i].told);
+        failure_free(&f);
+    }
+}
+
 static const char *header_of(const struct answer *a, const char *name) {
     for (int i = 0; i < a->n_headers; i++)
         if (strcmp(a->headers[i].name, name) == 0) return a->headers[i].value;
@@ -554,6 +597,7 @@ int main(void) {
         cmocka_unit_test(test_text_is_not_counted),
         cmocka_unit_test(test_search),
         cmocka_unit_test(test_failure_body),
+        cmocka_unit_test(test_failure_hides_paths),
         cmocka_unit_test(test_failure_headers),
         cmocka_unit_test(test_limits_of_the_named_model),
         cmocka_unit_test(test_known_fields_are_all_told),

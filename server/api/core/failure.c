@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "server/api/core/client_text.h"
+
 bool failure_set(struct failure *failure, int http, const char *code, const char *param,
                  const char *format, ...) {
     va_list args;
@@ -32,8 +34,11 @@ bool failure_from_error(struct failure *failure, const struct error *e) {
         case STATUS_IO:
         case STATUS_INTERNAL: break;
     }
-    failure_set(failure, http, code, NULL, "%s", e->text);
+    struct buffer text = {0};
+    client_text(e, &text);
+    failure_set(failure, http, code, NULL, "%s", text.data);
     failure->retry_after = retry_after;
+    buffer_free(&text);
     return false;
 }
 

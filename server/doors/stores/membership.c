@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/core/client_text.h"
 #include "server/doors/stores/stores_private.h"
 
 /* Jobs. */
@@ -157,6 +158,15 @@ static const char *code_of(enum status status) {
     }
 }
 
+/* As clients read it. */
+static void note_error(struct member_file *file, const struct error *e) {
+    struct buffer text = {0};
+    client_text(e, &text);
+    error_set(&file->error, e->status, "%s", text.data);
+    file->code = code_of(e->status);
+    buffer_free(&text);
+}
+
 /* A file that is deleted is in no store. */
 static void note_outcomes(struct member_job *job, bool cancelled) {
     for (int i = 0; i < job->n; i++) {
@@ -166,8 +176,7 @@ static void note_outcomes(struct member_job *job, bool cancelled) {
         struct member_file *file = &job->files[i];
         file->state = item->status == STATUS_OK ? FILE_COMPLETED : FILE_FAILED;
         if (item->status == STATUS_CANCELLED && cancelled) file->state = FILE_CANCELLED;
-        if (item->status) file->error = item->error;
-        if (item->status) file->code = code_of(item->status);
+        if (item->status) note_error(file, &item->error);
     }
 }
 
