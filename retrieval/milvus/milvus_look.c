@@ -1,5 +1,6 @@
 /* retrieval/milvus/milvus_look.c: what looks at documents in Milvus: one, all of them, how many
  * there are. See remote.h. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,7 @@ struct vector_range {
     const struct milvus_document *document;
     int first, n;
     float *vectors; /* [n, dim] */
+    bool *taken;    /* [n] */
     int n_taken;
 };
 
@@ -52,8 +54,13 @@ static enum status take_vectors(struct vector_range *range, const struct answer_
         if (at < 0 || at >= range->n || contents[i].size != 32 ||
             memcmp(contents[i].text, range->document->content, 32) != 0)
             continue;
+        if (range->taken[at])
+            return error_set(e, STATUS_CORRUPT,
+                             "Milvus answers with chunk %" PRId64 " of document %.200s twice",
+                             numbers[i], range->document->document.id);
         memcpy((char *)range->vectors + (size_t)at * row, column->vectors.text + (size_t)i * row,
                row);
+        range->taken[at] = true;
         range->n_taken++;
     }
     return STATUS_OK;
@@ -64,6 +71,7 @@ static enum status ask_vectors(struct milvus_collection *milvus, struct vector_r
     static const char *const columns[] = {COLUMN_CONTENT, COLUMN_CHUNK, COLUMN_VECTOR};
     enum status status = STATUS_OK;
     range->n_taken = 0;
+    memset(range->taken, 0, (size_t)range->n * sizeof *range->taken);
     for (int at = 0; at < range->n && status == STATUS_OK; at += MILVUS_PAGE) {
         struct buffer expression = {0}, reply = {0};
         struct answer_rows rows;
@@ -93,10 +101,15 @@ static enum status pin_vectors(const struct snapshot *snapshot, int64_t first, i
         return STATUS_OK;
     }
     const struct pinned_chunk *place = &pin->chunks[first];
-    struct vector_range range = {pin->documents[place->document], place->chunk, n, vectors, 0};
+    struct vector_range range = {.document = pin->documents[place->document],
+                                 .first = place->chunk,
+                                 .n = n,
+                                 .vectors = vectors,
+                                 .taken = xcalloc((size_t)n + 1, sizeof *range.taken)};
     enum status status = ask_vectors(pin->collection, &range, MILVUS_ARRIVED, e);
     if (status == STATUS_OK && range.n_taken < n)
         status = ask_vectors(pin->collection, &range, MILVUS_ALL, e);
+    free(range.taken);
     if (status || range.n_taken == n) return status;
     return error_set(e, STATUS_NOT_FOUND, "document %.200s has gone or changed meanwhile",
                      range.document->document.id);
