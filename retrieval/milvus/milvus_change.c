@@ -278,10 +278,16 @@ static enum status check_allowed(const struct filter *filter, const struct chang
     return put->status = filter_refuse(filter, e);
 }
 
-/* A document as every collection refuses it. */
+/* A document as every collection refuses it, or one that could not be read back. */
 static enum status check_document(const struct milvus_collection *milvus,
                                   struct document_put *put) {
     struct buffer image = {0};
+    if (put->document->n_chunks > MILVUS_CHUNKS)
+        return put->status =
+                   error_set(&put->error, STATUS_TOO_LARGE,
+                             "document %.200s: %d chunks, and one in Milvus has at most %d: split "
+                             "it into smaller files",
+                             put->document->id, put->document->n_chunks, MILVUS_CHUNKS);
     put->status =
         document_image_write(&image, put->document, put->vectors, &milvus->info, &put->error);
     buffer_free(&image);

@@ -1,5 +1,6 @@
 /* retrieval/milvus/milvus_documents.c: documents from rows. See remote_private.h. Rows that come
  * back are checked as a file would be: Milvus, or whoever answers in its place, is not believed. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,14 @@ static bool copy_content(struct text_span from, char content[33]) {
     return true;
 }
 
+/* None has more: milvus_put_all refuses it. A request of Milvus takes MILVUS_PAGE of them. */
+static enum status check_told_chunks(int64_t n_chunks, struct error *e) {
+    if (n_chunks <= MILVUS_CHUNKS) return STATUS_OK;
+    return error_set(e, STATUS_CORRUPT,
+                     "Milvus tells of a document of %" PRId64 " chunks; one has at most %d",
+                     n_chunks, MILVUS_CHUNKS);
+}
+
 enum status milvus_head_read(struct milvus_head *out, const struct answer_rows *rows, int i,
                              struct error *e) {
     const struct text_span *contents, *heads;
@@ -65,7 +74,8 @@ enum status milvus_head_read(struct milvus_head *out, const struct answer_rows *
         answer_texts(rows, COLUMN_HEAD, &heads, e) ||
         answer_numbers(rows, COLUMN_CHUNKS, &chunks, e))
         return e->status;
-    if (!copy_content(contents[i], out->content) || chunks[i] < 1 || chunks[i] > INT32_MAX)
+    if (check_told_chunks(chunks[i], e)) return e->status;
+    if (!copy_content(contents[i], out->content) || chunks[i] < 1)
         return error_set(e, STATUS_CORRUPT,
                          "a row of a document in Milvus says nothing sensible of its content");
     if (read_head(heads[i], &facts, e)) return e->status;
@@ -304,6 +314,9 @@ static void cache_add(struct milvus_cache *cache, struct milvus_document *docume
 /* Fetching: documents that are not in the cache, some pages of keys, each page an answer that lives
  * until the documents are put together. */
 
+/* A document of MILVUS_CHUNKS has some 1 GiB. */
+static const size_t fetch_bytes = (size_t)2 << 30;
+
 struct document_fetch {
     struct milvus_collection *remote;
     struct milvus_wanted *wanted; /* [n] */
@@ -311,6 +324,7 @@ struct document_fetch {
     int n;
     struct buffer *replies; /* [n_replies] */
     int n_replies, capacity;
+    size_t bytes; /* of the replies */
     struct buffer expression;
     int n_keys;
     enum milvus_sight sight;
@@ -370,6 +384,16 @@ static enum status take_rows(struct document_fetch *fetch, const struct answer_r
     return STATUS_OK;
 }
 
+/* All replies are in memory until the documents are put together. */
+static enum status count_bytes(struct document_fetch *fetch, struct error *e) {
+    fetch->bytes += fetch->replies[fetch->n_replies - 1].size;
+    if (fetch->bytes <= fetch_bytes) return STATUS_OK;
+    return error_set(e, STATUS_CORRUPT,
+                     "Milvus answers with more than %zu MiB for the documents of one request, "
+                     "which is the limit",
+                     fetch_bytes >> 20);
+}
+
 static enum status ask_page(struct document_fetch *fetch, struct error *e) {
     static const char *const columns[] = {COLUMN_DOCUMENT, COLUMN_CONTENT, COLUMN_CHUNKS,
                                           COLUMN_CHUNK,    COLUMN_START,   COLUMN_TEXT,
@@ -387,6 +411,7 @@ static enum status ask_page(struct document_fetch *fetch, struct error *e) {
                                  .sight = fetch->sight};
     enum status status =
         milvus_query(fetch->remote, &query, &fetch->replies[fetch->n_replies - 1], &rows, e);
+    if (status == STATUS_OK) status = count_bytes(fetch, e);
     if (status == STATUS_OK) status = take_rows(fetch, &rows, e);
     answer_rows_free(&rows);
     buffer_clear(&fetch->expression);
@@ -394,12 +419,17 @@ static enum status ask_page(struct document_fetch *fetch, struct error *e) {
     return status;
 }
 
-static enum status ask_document(struct document_fetch *fetch, const struct milvus_wanted *wanted,
-                                struct error *e) {
+/* A document of which a page's last row is not there is not whole: the rest of it is not asked for.
+ */
+static enum status ask_document(struct document_fetch *fetch, int number, struct error *e) {
+    const struct milvus_wanted *wanted = &fetch->wanted[number];
     char id[513], key[MILVUS_KEY_SIZE];
     snprintf(id, sizeof id, "%.*s", (int)wanted->id.size, wanted->id.text);
     for (int i = 0; i < wanted->n_chunks; i++) {
-        if (fetch->n_keys == MILVUS_PAGE && ask_page(fetch, e)) return e->status;
+        if (fetch->n_keys == MILVUS_PAGE) {
+            if (ask_page(fetch, e)) return e->status;
+            if (i > 0 && !fetch->pieces[number][i - 1].there) return STATUS_OK;
+        }
         milvus_key(id, i, key);
         buffer_printf(&fetch->expression, "%s\"%s\"",
                       fetch->n_keys == 0 ? COLUMN_KEY " in [" : ", ", key);
@@ -421,7 +451,7 @@ static enum status ask_missing(struct document_fetch *fetch, enum milvus_sight s
     fetch->sight = sight;
     for (int i = 0; i < fetch->n && status == STATUS_OK; i++)
         if (fetch->pieces[i] && !is_whole(fetch->pieces[i], fetch->wanted[i].n_chunks))
-            status = ask_document(fetch, &fetch->wanted[i], e);
+            status = ask_document(fetch, i, e);
     return status ? status : ask_page(fetch, e);
 }
 
@@ -431,6 +461,7 @@ static enum status begin_fetch(struct document_fetch *fetch, struct error *e) {
         struct milvus_wanted *wanted = &fetch->wanted[i];
         wanted->found = cache_find(&fetch->remote->cache, wanted);
         if (wanted->found) continue;
+        if (check_told_chunks(wanted->n_chunks, e)) return e->status;
         fetch->pieces[i] = calloc((size_t)wanted->n_chunks, sizeof **fetch->pieces);
         if (fetch->pieces[i] == NULL)
             return error_set(e, STATUS_NO_MEMORY, "no memory for %d chunks of a document",

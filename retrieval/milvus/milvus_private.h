@@ -12,6 +12,7 @@ enum {
     MILVUS_KEY_SIZE = 41,      /* 32 digits of the document, 8 of the chunk, a NUL */
     MILVUS_TEXT_BYTES = 65535, /* of a VarChar */
     MILVUS_PAGE = 500,         /* rows that are asked for at once */
+    MILVUS_CHUNKS = 1 << 20,   /* of a document: some 256 MB of text */
     MILVUS_MOST_HITS = 16384   /* of a query: Milvus' limit */
 };
 

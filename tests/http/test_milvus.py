@@ -433,7 +433,7 @@ def lied_to(place, tmp_path_factory):
     liar.kill()
 
 
-@pytest.mark.parametrize("lie", ["no chunk", "no chunk but the first's", "no document", "no number", "no end"])
+@pytest.mark.parametrize("lie", ["no chunk", "no chunk but the first's", "many chunks", "no document", "no number", "no end"])
 def test_a_milvus_that_lies(lied_to, lie):
     """Whoever answers in the place of Milvus is not believed: nothing is shown that is not there, and the server lives on."""
     server, liar = lied_to
@@ -448,6 +448,29 @@ def test_a_milvus_that_lies(lied_to, lie):
     liar.tell("")
     server.wait_until(lambda _: server.post(body, "/v1/retrieval/search").status == 200, 60)
     assert server.post(body, "/v1/retrieval/search").json() == true.json()
+
+
+def test_a_document_of_too_many_chunks(lied_to):
+    """What Milvus tells of a document asks for no more pages than a document may have."""
+    server, liar = lied_to
+    liar.tell("many chunks")
+    reply = server.post({"query": "a hot oven and steam", "k": 4}, "/v1/retrieval/search")
+    liar.tell("")
+    assert reply.status == 500 and "67108864 chunks; one has at most 1048576" in reply.error()["message"], reply.body
+
+
+def test_vectors_that_come_twice(lied_to, place, tmp_path):
+    """A row that comes again is none of another chunk: no vector is copied that was not told."""
+    _, liar = lied_to
+    address = fresh(liar, place, "twice")
+    text = tmp_path / "long.txt"
+    text.write_text("The kettle whistles. " * 300)
+    run("add", "--id", "long", address, text)
+    liar.tell("repeated vectors")
+    done = run("copy", address, tmp_path / "copy", code=1)
+    liar.tell("")
+    assert "of document long twice" in done, done
+    run("copy", address, tmp_path / "copy")
 
 
 def test_calls_share_a_connection(milvus, remote):
