@@ -4,6 +4,7 @@
  * again with the generation that CURRENT names now. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -181,11 +182,36 @@ static bool is_same_folder(const char *a, const char *b) {
            of_a.st_ino == of_b.st_ino;
 }
 
+/* The path, or the nearest folder above it that there is, as its real path. The caller frees. */
+static char *find_real(const char *path) {
+    char *at = xstrdup(path), *real, *slash;
+    while ((real = realpath(at, NULL)) == NULL && (slash = strrchr(at, '/')) != NULL && slash > at)
+        *slash = '\0';
+    if (real == NULL) real = realpath(at[0] == '/' ? "/" : ".", NULL);
+    free(at);
+    return real;
+}
+
+/* What lies in a collection's folder and is none of its files is swept. */
+static bool lies_within(const char *path, const char *folder) {
+    char *inner = find_real(path), *outer = realpath(folder, NULL);
+    size_t size = outer ? strlen(outer) : 0;
+    bool within = inner && outer && strncmp(inner, outer, size) == 0 &&
+                  (inner[size] == '/' || inner[size] == '\0');
+    free(inner);
+    free(outer);
+    return within;
+}
+
 enum status store_copy(const char *from, const char *to, const atomic_bool *cancelled,
                        struct error *e) {
     struct copy copy = {.from = from, .to = to, .cancelled = cancelled};
     if (is_same_folder(from, to))
         return error_set(e, STATUS_INVALID, "%s and %s are one folder", from, to);
+    if (lies_within(to, from))
+        return error_set(e, STATUS_INVALID,
+                         "%s lies in the folder of the collection %s: name one outside of it", to,
+                         from);
     bool again = true;
     enum status status = STATUS_OK;
     for (int i = 0; again && i < COPY_ATTEMPTS; i++) {

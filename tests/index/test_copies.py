@@ -54,6 +54,18 @@ def test_update_of_records(docs, out):
     assert "binary" in run("update", out, docs, code=2).stderr and ids(out) == kept
 
 
+@pytest.mark.parametrize("place", ["copy", "new/copy", "../notes/copy", "link/copy"])
+def test_no_snapshot_within_the_collection(out, tmp_path, place):
+    """Its folder is the collection's: what else lies there is swept, and would be in the next copy."""
+    folder = out.rename(tmp_path / "notes")
+    (tmp_path / "link").symlink_to(folder)
+    before = sorted(folder.rglob("*"))
+    target = tmp_path / place if place.startswith("link") else folder / place
+    done = run("snapshot", folder, target, code=1)
+    assert "lies in the folder of the collection" in done.stderr and sorted(folder.rglob("*")) == before
+    assert run("snapshot", folder, tmp_path / "notes-copy").stdout.startswith("snapshot ")
+
+
 def test_snapshot_and_restore(docs, out, tmp_path):
     (docs / "bread.md").write_text("# Bread\n\nKnead the dough for ten minutes.\n")
     run("add", out, docs)
