@@ -214,7 +214,7 @@ def test_a_model_that_reads_nothing_is_refused(tmp_path):
 )
 def test_bad_options_are_refused_before_anything_runs(arguments):
     done = bench(*arguments)
-    assert done.returncode == 2 and done.stdout == ""
+    assert done.returncode == 1 and done.stdout == ""
     assert "usage: retro-bench" in done.stderr
 
 

@@ -38,6 +38,14 @@ def read(page):
     return re.sub(r".\x08", "", shown).replace("\N{MINUS SIGN}", "-")
 
 
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_wrong_arguments_are_told_and_exit_with_1(program):
+    """The rule of docs/serving.md: 2 means that files were skipped, by retro-index alone."""
+    for word in ("nosuch", "--nosuch") if program in WITH_COMMANDS else ("--nosuch",):
+        done = subprocess.run([BUILD / program, word], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and done.stdout == "" and word in done.stderr, done
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_mandoc_finds_nothing(page):
     done = subprocess.run(["mandoc", "-T", "lint", page], capture_output=True, text=True, timeout=60)

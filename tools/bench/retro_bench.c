@@ -120,13 +120,13 @@ int main(int argc, char **argv) {
         if (!help && argc >= 2)
             line_print(stderr, "retro-bench: there is no command \"%s\"", argv[1]);
         print_usage(help ? stdout : stderr);
-        return process_end(help ? 0 : 2);
+        return process_end(help ? EXIT_SUCCESS : EXIT_FAILURE);
     }
     bool wrong = bench_parse(&options, argv + n + 1, asked, n, &e) != STATUS_OK;
     if (wrong) line_print(stderr, "retro-bench: %s", e.text);
     for (int i = 0; i < n && (wrong || options.help); i++)
         bench_print_usage(asked[i], wrong ? stderr : stdout);
-    if (wrong || options.help) return process_end(wrong ? 2 : 0);
+    if (wrong || options.help) return process_end(wrong ? EXIT_FAILURE : EXIT_SUCCESS);
     for (int i = 0; i < n; i++) {
         if (run(asked[i], options, &e) == STATUS_OK) continue;
         line_print(stderr, "retro-bench %s: %s", asked[i]->name, e.text);

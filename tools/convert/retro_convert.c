@@ -69,7 +69,7 @@ static const char usage[] =
     "killed,\n"
     "                    and keeps those of this run when it is interrupted or fails\n"
     "\n"
-    "exit code: 0 all fine, 1 failed, 2 wrong arguments, 130 interrupted\n";
+    "exit code: 0 all fine, 1 failed or wrong arguments, 130 interrupted\n";
 
 /* The command line. */
 struct convert_command {
@@ -373,6 +373,5 @@ int main(int argc, char **argv) {
         if (status) line_print(stderr, "retro-convert: %s", e.text);
     }
     free(keep);
-    if (!parsed) return process_end(2);
     return process_end(status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status != STATUS_OK);
 }

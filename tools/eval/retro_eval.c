@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/base/line.h"
 #include "config/base/process.h"
 #include "tools/eval/eval.h"
 
@@ -66,5 +67,9 @@ int main(int argc, char **argv) {
     for (size_t i = 0; argc >= 2 && i < ARRAY_COUNT(commands); i++)
         if (strcmp(argv[1], commands[i].usage.name) == 0)
             return process_end(commands[i].run(&commands[i].usage, argc - 2, argv + 2));
+    if (argc >= 2)
+        line_print(stderr, "retro-eval: there is no command \"%s\"", argv[1]);
+    else
+        line_print(stderr, "retro-eval: a command is missing");
     return process_end(usage(stderr));
 }
