@@ -5,8 +5,13 @@
 
 #include "config/base/utf8.h"
 
-/* C0 with DEL, and C1: U+009B starts a terminal's commands as ESC [ does. */
-static bool is_control(int32_t c) { return c < ' ' || (c >= 0x7F && c < 0xA0); }
+/* C0 with DEL, and C1: U+009B starts a terminal's commands as ESC [ does. Ends of lines and of
+ * paragraphs, and what turns the direction of the letters behind it, show a name as another one. */
+static bool is_control(int32_t c) {
+    bool turns = c == 0x061C || c == 0x200E || c == 0x200F || (c >= 0x202A && c <= 0x202E) ||
+                 (c >= 0x2066 && c <= 0x2069);
+    return c < ' ' || (c >= 0x7F && c < 0xA0) || c == 0x2028 || c == 0x2029 || turns;
+}
 
 /* The letter behind a backslash, 0 where there is none. */
 static char letter(int32_t c) {

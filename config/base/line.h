@@ -6,8 +6,9 @@
 
 #include "config/base/buffer.h"
 
-/* Appends text[0, size) with control characters, backslashes and bytes that are not UTF-8 as C
- * writes them: \n, \\, \x1b. Everything else stays as it is. */
+/* Appends text[0, size) with control characters, those that turn the direction of letters (U+202E),
+ * backslashes and bytes that are not UTF-8 as C writes them: \n, \\, \x1b. Everything else stays as
+ * it is. */
 void line_escape(struct buffer *buffer, const char *text, size_t size);
 /* Appends text[0, size) as the inside of a JSON string; bytes that are not UTF-8 become U+FFFD. */
 void line_escape_json(struct buffer *buffer, const char *text, size_t size);

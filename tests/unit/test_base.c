@@ -17,7 +17,7 @@ static void test_error_set(void **state) {
     assert_int_equal(e.status, STATUS_INVALID);
     assert_string_equal(e.text, "k is 7");
     assert_int_equal(error_set(NULL, STATUS_BUSY, "nobody listens"), STATUS_BUSY);
-    char longer[sizeof e.text];
+    char longer[sizeof e.text + 1];
     memset(longer, 'x', sizeof longer);
     longer[sizeof longer - 1] = '\0';
     error_set(&e, STATUS_CORRUPT, "%s", longer);
@@ -42,7 +42,7 @@ static void test_error_prefix(void **state) {
     error_set(&e, STATUS_TOO_LARGE, "inner");
     assert_int_equal(error_prefix(&e, "outer %d", 1), STATUS_TOO_LARGE);
     assert_string_equal(e.text, "outer 1: inner");
-    char longer[sizeof e.text];
+    char longer[sizeof e.text + 1];
     memset(longer, 'x', sizeof longer);
     longer[sizeof longer - 1] = '\0';
     error_prefix(&e, "%s", longer); /* the prefix alone fills the text: it is cut, not overrun */
@@ -93,6 +93,10 @@ static void test_line_escape(void **state) {
                   "31m\xc2\xa0",
                   "\\xc2\\x9b"
                   "31m\xc2\xa0"},
+                 {"a\xe2\x80\xaetxt.exe", "a\\xe2\\x80\\xaetxt.exe"},
+                 {"\xd8\x9c\xe2\x80\x8f\xe2\x81\xa6\xe2\x80\xa8",
+                  "\\xd8\\x9c\\xe2\\x80\\x8f\\xe2\\x81\\xa6\\xe2\\x80\\xa8"},
+                 {"\xe2\x80\x8d\xe2\x80\xaf", "\xe2\x80\x8d\xe2\x80\xaf"},
                  {"\\x1b", "\\\\x1b"},
                  {"\xff.txt \xe2\x82", "\\xff.txt \\xe2\\x82"},
                  {"\xed\xa0\x80", "\\xed\\xa0\\x80"},

@@ -291,9 +291,9 @@ static void report_case(struct parity *parity, const struct parity_case *test,
                         const struct result *result) {
     bool ok = result[FORWARD].tokens_ok && result[INCREMENTAL].tokens_ok, near = true;
     for (int way = 0; way < WAYS; way++) near = near && result[way].max_abs <= parity->tolerance;
-    printf("%s/%s forward max_abs=%.2e incremental max_abs=%.2e tokens=%s%s\n", parity->folder,
-           test->name, (double)result[FORWARD].max_abs, (double)result[INCREMENTAL].max_abs,
-           ok ? "ok" : "differ", near ? "" : " FAILED");
+    line_print(stdout, "%s/%s forward max_abs=%.2e incremental max_abs=%.2e tokens=%s%s",
+               parity->folder, test->name, (double)result[FORWARD].max_abs,
+               (double)result[INCREMENTAL].max_abs, ok ? "ok" : "differ", near ? "" : " FAILED");
     if (ok && near)
         parity->passed++;
     else
@@ -315,8 +315,8 @@ static enum status run_named(void *context, const struct weights *weights, const
 static void report_tower(void *context, const char *name, float max_abs) {
     struct parity *parity = context;
     bool near = max_abs <= parity->tolerance;
-    printf("%s/%s rows max_abs=%.2e%s\n", parity->folder, name, (double)max_abs,
-           near ? "" : " FAILED");
+    line_print(stdout, "%s/%s rows max_abs=%.2e%s", parity->folder, name, (double)max_abs,
+               near ? "" : " FAILED");
     if (near)
         parity->passed++;
     else
@@ -349,7 +349,7 @@ static enum status run_folder(struct parity *parity, const struct config *config
     int before = parity->passed + parity->failed;
     if (access(folder, F_OK) == 0 && !holds_model(folder)) {
         /* A set of references may hold checkpoints of other formats beside them. */
-        printf("%s skipped: no config.json\n", folder);
+        line_print(stdout, "%s skipped: no config.json", folder);
         return STATUS_OK;
     }
     if (opened_model_open(&model, config, folder, NULL, e)) return e->status;
