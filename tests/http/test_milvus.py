@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -457,6 +458,24 @@ def test_a_document_of_too_many_chunks(lied_to):
     reply = server.post({"query": "a hot oven and steam", "k": 4}, "/v1/retrieval/search")
     liar.tell("")
     assert reply.status == 500 and "67108864 chunks; one has at most 1048576" in reply.error()["message"], reply.body
+
+
+def resident(server):
+    """Most bytes that the process ever had in memory."""
+    return 1024 * int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{server.process.pid}/status").read_text())[1])
+
+
+def test_an_answer_without_measure(lied_to):
+    """It is read as far as the limit of an answer, once, and not kept."""
+    server, liar = lied_to
+    body, before = {"query": "a hot oven and steam", "k": 4}, resident(server)
+    liar.tell("a large answer")
+    reply = server.post(body, "/v1/retrieval/search")
+    liar.tell("")
+    assert reply.status == 503 and "more than 256 MiB" in reply.error()["message"], reply.body
+    assert (liar.folder / "large").read_text() == "again\n"
+    assert resident(server) - before < 1 << 30
+    server.wait_until(lambda _: server.post(body, "/v1/retrieval/search").status == 200, 60)
 
 
 def test_vectors_that_come_twice(lied_to, place, tmp_path):

@@ -21,6 +21,10 @@ class Liar(fake.Milvus):
 
     def Search(self, message, body):
         self.lie = self.file.read_text()
+        if self.lie == "a large answer":
+            with self.file.with_name("large").open("a") as f:
+                f.write("again\n")
+            return bytes(300 << 20)
         try:
             return super().Search(message, body)
         finally:

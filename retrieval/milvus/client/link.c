@@ -274,7 +274,7 @@ static enum status perform(CURL *handle, struct link_attempt *attempt, bool *aga
     CURLcode code = curl_easy_perform(handle);
     curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, NULL);
     curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &http);
-    *again = !is_mistrust(code);
+    *again = !is_mistrust(code) && !attempt->too_large; /* it would be as large again */
     if (code == CURLE_ABORTED_BY_CALLBACK)
         return error_set(e, STATUS_CANCELLED, "nobody waits for Milvus any more");
     if (attempt->too_large)
