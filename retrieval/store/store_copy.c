@@ -192,7 +192,7 @@ static char *find_real(const char *path) {
     return real;
 }
 
-/* What lies in a collection's folder and is none of its files is swept. */
+/* A collection's folder is its own: other files there are swept. */
 static bool lies_within(const char *path, const char *folder) {
     char *inner = find_real(path), *outer = realpath(folder, NULL);
     size_t size = outer ? strlen(outer) : 0;
