@@ -1,6 +1,7 @@
 """Pictures that the server fetches: only from listed hosts and public or listed addresses, within bytes and seconds, and
 while a host is slow nobody waits but those who asked for its picture."""
 import base64
+import gzip
 import http.client
 import http.server
 import json
@@ -52,6 +53,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.reply(200, bytes(2 * LIMIT))
         elif path == "endless":
             self.pour()
+        elif path == "heads":
+            self.pour(b"X-More: " + b"a" * 900 + b"\r\n")
+        elif path == "bomb":
+            self.reply(200, gzip.compress(bytes(20 << 20)), **{"Content-Encoding": "gzip", "Content-Type": "image/png"})
         elif path == "words":
             self.reply(200, b"no picture")
         elif (SEER / path).is_file():
@@ -70,13 +75,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 pass
         self.reply(200, (SEER / "wide.png").read_bytes())
 
-    def pour(self):
-        """A body without a length that does not end."""
+    def pour(self, head=b""):
+        """A body without a length that does not end, or with `head` a head that does not."""
         self.send_response(200)
-        self.end_headers()
+        if head:
+            self.flush_headers()
+        else:
+            self.end_headers()
         try:
             while True:
-                self.wfile.write(bytes(1000))
+                self.wfile.write(head or bytes(1000))
         except OSError:
             self.server.left.set()
 
@@ -207,6 +215,12 @@ def test_answers_that_are_no_pictures(server, host):
     host.left.clear()
     refuse(server, host.url("endless"), "invalid_image", "server.image_bytes")
     assert host.left.wait(300)
+    host.left.clear()
+    refuse(server, host.url("heads"), "invalid_image", "message 0")
+    assert host.left.wait(300)
+    assert len(gzip.compress(bytes(20 << 20))) < LIMIT  # nothing is unpacked: the bytes are no picture
+    refuse(server, host.url("bomb"), "invalid_image", "message 0")
+    refuse(server, host.url("to/http://[::ffff:10.0.0.1]:PORT/wide.png"), "invalid_image", "it is not fetched")
     many = [host.url("wide.png")] * (LIMIT // (SEER / "wide.png").stat().st_size + 1)
     reply = ask(server, *many)
     assert reply.status == 400 and "server.image_bytes" in reply.error()["message"]
