@@ -14,7 +14,8 @@ BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 GOLDEN = ROOT / "tests/golden"
 FOLDERS = sorted(p.parent for p in (GOLDEN / "retro").glob("*/config.json"))
 DECODERS = [GOLDEN / "hf" / name for name in ("gemma2", "gemma3_text", "gemma4", "gemma4_keys", "gemma4_moe", "gemma4_moe_text", "hunyuan_v1_moe", "gpt_neox_parallel", "gpt_oss", "granite", "granite_hybrid", "granite_hybrid_rope", "hunyuan_v1_dense", "lfm2_biases", "lfm2_moe", "ministral3", "mixtral", "nemotron_h", "nemotron_h_moe", "olmo2",
-                                              "phi3", "qwen2_moe", "qwen3_5", "qwen3_moe", "qwen3_next", "smollm3", "starcoder2")]
+                                              "phi3", "qwen2_moe", "qwen3_5", "qwen3_moe", "qwen3_next", "smollm3", "starcoder2",
+                                              "afmoe", "apertus", "exaone4", "granite_swa", "lfm3", "mellum", "nemotron", "olmo_hybrid")]
 T5 = sorted(p.parent for kind in ("t5/*", "hf/t5_*") for p in GOLDEN.glob(f"{kind}/config.json"))
 
 
@@ -47,7 +48,9 @@ def test_chunks_are_refused():
 
 
 def test_pictures():
-    done = parity("--set", "model.device=cuda-host", *sorted(p.parent for p in GOLDEN.glob("vision/*/config.json")))
+    """All but those of a decoder with latents."""
+    folders = sorted(p.parent for p in GOLDEN.glob("vision/*/config.json") if p.parent.name != "mistral4_vl")
+    done = parity("--set", "model.device=cuda-host", *folders)
     assert done.returncode == 0 and done.stdout.count("max_abs") > 40, done.stdout + done.stderr
 
 
