@@ -91,7 +91,7 @@ static enum status spawn(struct child_link *link, char *const *argv, const int t
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     if (failed)
-        return error_set(e, STATUS_IO, "%.200s cannot be started: %s", argv[0], strerror(failed));
+        return error_set(e, STATUS_IO, "cannot be started: %.200s: %s", argv[0], strerror(failed));
     link->pid = pid;
     return STATUS_OK;
 }

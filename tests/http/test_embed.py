@@ -204,5 +204,7 @@ def test_another_embedder_is_named(collection, serve):
     until(lambda: "let retrieval.embedder be" in server.log.read_text())
     assert probe(server) == before
     failed = call(server, "PUT", "/v1/documents/soup", {"text": "Soup needs salt."}, expect=503)
-    assert str(NEW) in failed["error"]["message"] and "restart" in failed["error"]["message"]
+    message = failed["error"]["message"]
+    assert str(NEW) not in message and "let retrieval.embedder be a file of the server" in message and "restart" in message
+    assert f"let retrieval.embedder be {NEW}" in server.log.read_text()
     assert probe(server) == before

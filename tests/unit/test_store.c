@@ -346,10 +346,11 @@ static void test_random_changes_of_pictures(void **state) {
     for (uint32_t i = 0; i < ARRAY_COUNT(factories); i++) {
         sees = true;
         change_at_random(factories[i], 11 + i);
-        snprintf(copy, sizeof copy, "%s/copy", test_folder);
+        snprintf(copy, sizeof copy, "%s-copy", test_folder);
         assert_int_equal(store_copy(test_folder, copy, NULL, &e), STATUS_OK);
         assert_int_equal(disk_generation_verify(copy, &e), STATUS_OK);
         check_same_pictures(test_folder, copy);
+        folder_remove(copy);
         folder_remove(test_folder);
         folder_make(test_folder);
     }
@@ -776,7 +777,7 @@ static void *copy_again(void *argument) {
         struct error e;
         struct collection *l;
         struct seen seen = {0};
-        folder_path(to, test_folder, "copy");
+        snprintf(to, sizeof to, "%s-copy", test_folder);
         if (store_copy(test_folder, to, NULL, &e) || store_open(&l, to, &e)) {
             print_message("%s\n", e.text);
             *wrong = true;
@@ -791,6 +792,12 @@ static void *copy_again(void *argument) {
         collection_close(l);
     }
     return NULL;
+}
+
+static void remove_copy(void) {
+    char copy[FOLDER_PATH_SIZE];
+    snprintf(copy, sizeof copy, "%s-copy", test_folder);
+    folder_remove(copy);
 }
 
 static void test_copies_beside_changes(void **state) {
@@ -808,6 +815,7 @@ static void test_copies_beside_changes(void **state) {
         if (version % 3 == 0) assert_int_equal(collection_compact(l, NULL, &e), STATUS_OK);
     }
     pthread_join(copier, NULL);
+    remove_copy();
     assert_false(wrong);
     check_living(l, &m);
     collection_close(l);
