@@ -14,7 +14,7 @@ static void check_stack(const struct family *f, const struct model_spec *s, enum
     CHECK(d->wide_head_dim >= 0 && d->wide_head_dim % 2 == 0 &&
           d->wide_head_dim <= ATTENTION_MAX_HEAD);
     CHECK(d->wide_head_dim == 0 || (d->wide_kv_heads > 0 && d->heads % d->wide_kv_heads == 0));
-    CHECK(d->layer_input == 0 || s->input_vocab >= s->vocab);
+    CHECK(d->layer_input == 0 || s->input_vocab == 0 || s->input_vocab >= s->vocab);
     CHECK(d->rotated % 2 == 0 && d->epsilon > 0 && d->hidden > 0 && d->ffn > 0);
     for (int i = 0; i < d->rotated / 2; i++)
         CHECK(d->rope_sections == 0 || d->rope_section[i] < d->rope_sections);
