@@ -29,16 +29,11 @@ enum status huggingface_read_granite_experts(const struct json *config, bool sha
 
 static enum status read_experts(const struct json *config, bool shared, struct model_spec *spec,
                                 struct error *e) {
-    struct huggingface_decoder decoder = {.spec = *spec, .rope = {.base = 10000}};
-    struct dims *dims = &decoder.spec.stacks[STACK_DECODER];
-    dims->epsilon = 1e-6f;
-    dims->activation = ACTIVATION_SILU;
-    if (huggingface_read_decoder(config, &decoder, e) ||
-        huggingface_read_multipliers(config, &decoder.spec, e) ||
-        huggingface_read_granite_experts(config, shared, &decoder.spec, e))
+    struct model_spec read = *spec;
+    if (family_granite.read(config, &read, e) ||
+        huggingface_read_granite_experts(config, shared, &read, e))
         return e->status;
-    decoder.spec.window = 0;
-    *spec = decoder.spec;
+    *spec = read;
     return STATUS_OK;
 }
 
